@@ -1,0 +1,60 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{
+    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
+    Release, Subscription, Topic,
+};
+use crate::{Error, Key, LockId, Ttl};
+
+/// Shared and boxed stores are stores, so that a store chosen at run time fits wherever one is asked for.
+macro_rules! forward {
+    ($pointer:ident) => {
+        #[async_trait]
+        impl<B: Backend + ?Sized> Backend for $pointer<B> {
+            async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+                (**self).acquire(request).await
+            }
+
+            async fn release(&self, id: &LockId) -> Result<Release, Error> {
+                (**self).release(id).await
+            }
+
+            async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+                (**self).extend(id, ttl).await
+            }
+
+            async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+                (**self).is_locked(key).await
+            }
+
+            async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+                (**self).lookup(by).await
+            }
+
+            async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
+                (**self).list(request).await
+            }
+
+            async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
+                (**self).subscribe(topic).await
+            }
+
+            async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+                (**self).force_release(key).await
+            }
+
+            async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
+                (**self).fork().await
+            }
+
+            fn capabilities(&self) -> Capabilities {
+                (**self).capabilities()
+            }
+        }
+    };
+}
+
+forward!(Arc);
+forward!(Box);

@@ -1,0 +1,153 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::key::nfc;
+use crate::{Holder, Key, LockId, Metadata, Timestamp, Ttl};
+
+/// What an acquire asks for.
+#[derive(Clone, Debug)]
+pub struct AcquireRequest {
+    /// What to lock.
+    pub key: Key,
+    /// The id the lock will have, made by the client.
+    pub lock_id: LockId,
+    /// How long the grant lasts unless extended.
+    pub ttl: Ttl,
+    /// Who asks.
+    pub holder: Holder,
+    /// Notes to store with the lock.
+    pub metadata: Metadata,
+    /// When the lock may be taken from its present holder.
+    pub steal: Steal,
+}
+
+impl AcquireRequest {
+    /// A request with the default holder, no notes and no stealing.
+    pub fn new(key: Key, lock_id: LockId, ttl: Ttl) -> Self {
+        Self { key, lock_id, ttl, holder: Holder::default(), metadata: Metadata::default(), steal: Steal::NEVER }
+    }
+}
+
+/// When a lock may be taken from whoever holds it. Never, by default. The store decides, inside the atomic acquire.
+///
+/// A steal breaks mutual exclusion for as long as the victim goes on working: the victim is told at once, but only a
+/// check of the [fence](crate::Fence) at the protected resource makes it harmless.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::Steal;
+///
+/// let steal = Steal::NEVER.from_same_holder().held_longer_than(Duration::from_secs(3600));
+/// assert!(steal.is_possible());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steal {
+    same_holder: bool,
+    held_longer_than: Option<Duration>,
+}
+
+impl Steal {
+    /// No stealing.
+    pub const NEVER: Steal = Steal { same_holder: false, held_longer_than: None };
+
+    /// Take the lock if its recorded holder has the same name as we: we crashed and came back.
+    #[must_use]
+    pub const fn from_same_holder(mut self) -> Self {
+        self.same_holder = true;
+        self
+    }
+
+    /// Take the lock if it has been held, without a break, for longer than `time`: the holder is stuck.
+    #[must_use]
+    pub const fn held_longer_than(mut self, time: Duration) -> Self {
+        self.held_longer_than = Some(time);
+        self
+    }
+
+    /// Whether any stealing is allowed.
+    pub const fn is_possible(self) -> bool {
+        self.same_holder || self.held_longer_than.is_some()
+    }
+
+    /// Whether a holder's name is enough.
+    pub const fn same_holder(self) -> bool {
+        self.same_holder
+    }
+
+    /// The time after which any holder counts as stuck.
+    pub const fn stuck_after(self) -> Option<Duration> {
+        self.held_longer_than
+    }
+
+    /// The rule that every store applies: may `thief` take a lock held by `holder` since `acquired_at`?
+    pub fn allows(self, thief: &Holder, holder: Option<&Holder>, acquired_at: Timestamp, now: Timestamp) -> bool {
+        let held_for = now.as_millis().saturating_sub(acquired_at.as_millis());
+        (self.same_holder && holder == Some(thief))
+            || self.held_longer_than.is_some_and(|limit| u128::from(held_for) > limit.as_millis())
+    }
+}
+
+/// What a lookup goes by.
+#[derive(Clone, Copy, Debug)]
+pub enum LookupBy<'a> {
+    /// The lock that is held on this key.
+    Key(&'a Key),
+    /// The lock that has this id.
+    Id(&'a LockId),
+}
+
+/// What a subscription is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Topic<'a> {
+    /// The lock of this key may be free: [`Event::Freed`].
+    Freed(&'a Key),
+    /// Locks, of whatever key, that were taken from their holders: [`Event::Taken`].
+    Taken,
+}
+
+/// Which locks to list.
+#[derive(Clone, Debug)]
+pub struct ListRequest {
+    pub(crate) prefix: Arc<str>,
+    pub(crate) limit: usize,
+    pub(crate) after: Option<String>,
+}
+
+impl ListRequest {
+    /// The most records on one page.
+    pub const MAX_LIMIT: usize = 1000;
+
+    /// The first page, of up to 100 records, of the locks whose key starts with `prefix` (all of them if it is empty).
+    pub fn new(prefix: &str) -> Self {
+        Self { prefix: nfc(prefix), limit: 100, after: None }
+    }
+
+    /// The most records wanted, between 1 and [`MAX_LIMIT`](ListRequest::MAX_LIMIT).
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit.clamp(1, Self::MAX_LIMIT);
+        self
+    }
+
+    /// Goes on where an earlier page ended: its [`next`](super::ListPage::next).
+    #[must_use]
+    pub fn after(mut self, cursor: impl Into<String>) -> Self {
+        self.after = Some(cursor.into());
+        self
+    }
+
+    /// The start of the keys wanted, in NFC.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The most records wanted.
+    pub fn page_size(&self) -> usize {
+        self.limit
+    }
+
+    /// Where an earlier page ended, in words that only the same store understands.
+    pub fn cursor(&self) -> Option<&str> {
+        self.after.as_deref()
+    }
+}

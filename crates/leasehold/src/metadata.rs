@@ -1,0 +1,98 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::Error;
+
+/// Free notes stored with a lock, for the people who look at it: a JSON object of at most 4 KiB. Empty by default.
+///
+/// ```
+/// use leasehold::Metadata;
+///
+/// let notes = Metadata::new(serde_json::json!({"job": "nightly", "attempt": 2}))?;
+/// assert_eq!(notes.get("job").and_then(|job| job.as_str()), Some("nightly"));
+/// assert!(Metadata::new(serde_json::json!(["not", "an", "object"])).is_err());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub struct Metadata(Option<Arc<Map<String, Value>>>);
+
+impl Metadata {
+    /// The most bytes the object may have, written as compact JSON.
+    pub const MAX_BYTES: usize = 4096;
+
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the value is not an object or is longer than
+    /// [`MAX_BYTES`](Metadata::MAX_BYTES).
+    pub fn new(value: Value) -> Result<Self, Error> {
+        let Value::Object(map) = value else {
+            return Err(Error::invalid("the metadata is not a JSON object"));
+        };
+        if map.is_empty() {
+            return Ok(Self(None));
+        }
+        let metadata = Self(Some(Arc::new(map)));
+        let size = metadata.to_json().len();
+        if size > Self::MAX_BYTES {
+            return Err(Error::invalid(format!(
+                "the metadata has {size} bytes as JSON, the limit is {}",
+                Self::MAX_BYTES
+            ))
+            .with_hint("store a reference to the data instead of the data"));
+        }
+        Ok(metadata)
+    }
+
+    /// The value stored under `name`.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.as_ref()?.get(name)
+    }
+
+    /// All names and values, in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().flat_map(|map| map.iter()).map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Whether there are no notes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The object as compact JSON; `{}` if empty.
+    pub fn to_json(&self) -> String {
+        self.0.as_ref().map_or_else(|| "{}".to_owned(), |map| Value::Object((**map).clone()).to_string())
+    }
+}
+
+impl fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl TryFrom<Value> for Metadata {
+    type Error = Error;
+
+    fn try_from(value: Value) -> Result<Self, Error> {
+        Self::new(value)
+    }
+}
+
+impl From<Metadata> for Value {
+    fn from(metadata: Metadata) -> Self {
+        Value::Object(metadata.0.map(Arc::unwrap_or_clone).unwrap_or_default())
+    }
+}
+
+impl<const N: usize> TryFrom<[(&str, &str); N]> for Metadata {
+    type Error = Error;
+
+    fn try_from(pairs: [(&str, &str); N]) -> Result<Self, Error> {
+        let map = pairs.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value)));
+        Self::new(Value::Object(map.collect()))
+    }
+}
