@@ -193,10 +193,7 @@ impl Error {
 
     /// Whether the same call may succeed when it is simply made again: the trouble is the store's, not the request's.
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self.0.code,
-            ErrorCode::ServiceUnavailable | ErrorCode::RateLimited | ErrorCode::NetworkTimeout
-        )
+        matches!(self.0.code, ErrorCode::ServiceUnavailable | ErrorCode::RateLimited | ErrorCode::NetworkTimeout)
     }
 
     /// Whether the write may have landed although the call failed. Every operation may be repeated with the same lock

@@ -38,11 +38,9 @@ impl Fence {
     /// tampered with.
     pub fn new(value: u64) -> Result<Self, Error> {
         if value > Self::MAX.0 {
-            return Err(
-                Error::new(ErrorCode::Internal, "the fence of this key is beyond the highest one").with_hint(
-                    "the store's clock or the key's fence counter is wrong; go on under a new key or a new prefix",
-                ),
-            );
+            return Err(Error::new(ErrorCode::Internal, "the fence of this key is beyond the highest one").with_hint(
+                "the store's clock or the key's fence counter is wrong; go on under a new key or a new prefix",
+            ));
         }
         if value > Self::WARN.0 {
             tracing::warn!(fence = value, max = Self::MAX.0, "a fence is close to the highest one");

@@ -67,7 +67,9 @@ impl Default for Holder {
                 let program = program.unwrap_or("unknown".as_ref());
                 let mut name = format!("{}/{}", host.to_string_lossy(), program.to_string_lossy());
                 name.retain(|c| !c.is_control());
-                name.truncate(name.floor_char_boundary(Self::MAX_BYTES));
+                while name.len() > Self::MAX_BYTES {
+                    name.pop();
+                }
                 Holder(name.into())
             })
             .clone()

@@ -44,12 +44,8 @@ impl Key {
             return Err(Error::invalid("the key is empty"));
         }
         if key.len() > Self::MAX_BYTES {
-            return Err(Error::invalid(format!(
-                "the key has {} bytes, the limit is {}",
-                key.len(),
-                Self::MAX_BYTES
-            ))
-            .with_hint("shorten the key, or lock a hash of it"));
+            return Err(Error::invalid(format!("the key has {} bytes, the limit is {}", key.len(), Self::MAX_BYTES))
+                .with_hint("shorten the key, or lock a hash of it"));
         }
         if key.contains('\0') {
             return Err(Error::invalid("the key contains a NUL character"));

@@ -73,9 +73,7 @@ impl FromStr for LockId {
         let allowed = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_' || *b == b'-';
         match <[u8; Self::LEN]>::try_from(text.as_bytes()) {
             Ok(bytes) if bytes.iter().all(allowed) => Ok(Self(bytes)),
-            _ => Err(Error::invalid(
-                "a lock id is exactly 22 characters of A-Z, a-z, 0-9, '_' and '-'",
-            )),
+            _ => Err(Error::invalid("a lock id is exactly 22 characters of A-Z, a-z, 0-9, '_' and '-'")),
         }
     }
 }

@@ -36,9 +36,7 @@ impl Ttl {
         if !time.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(Error::invalid("the ttl is not a whole number of milliseconds"));
         }
-        u64::try_from(time.as_millis())
-            .map_err(|_| too_long())
-            .and_then(Self::from_millis)
+        u64::try_from(time.as_millis()).map_err(|_| too_long()).and_then(Self::from_millis)
     }
 
     /// # Errors

@@ -131,22 +131,12 @@ pub struct Record {
 impl Record {
     /// The answer to somebody else who wants this lock at `now`.
     pub fn contention(&self, now: Timestamp) -> Contention {
-        Contention {
-            holder: self.holder.clone(),
-            acquired_at: self.acquired_at,
-            expires_at: self.expires_at,
-            now,
-        }
+        Contention { holder: self.holder.clone(), acquired_at: self.acquired_at, expires_at: self.expires_at, now }
     }
 
     /// The grant this record stands for.
     pub fn grant(&self) -> Grant {
-        Grant {
-            lock_id: self.lock_id,
-            fence: self.fence,
-            acquired_at: self.acquired_at,
-            expires_at: self.expires_at,
-        }
+        Grant { lock_id: self.lock_id, fence: self.fence, acquired_at: self.acquired_at, expires_at: self.expires_at }
     }
 }
 

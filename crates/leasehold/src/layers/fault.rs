@@ -1,0 +1,248 @@
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_core::Stream;
+
+use crate::sync::lock;
+use crate::{
+    Absence, Acquire, AcquireRequest, Backend, Capabilities, Error, ErrorCode, Event, Extend, ForceRelease, Key,
+    ListPage, ListRequest, LockId, LookupBy, Operation, Record, Release, Subscription, Topic, Ttl,
+};
+
+/// One thing that goes wrong in a call to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The call fails and never reaches the store.
+    FailBefore(ErrorCode),
+    /// The call is carried out, but its answer is lost: an error whose outcome is unknown.
+    FailAfter(ErrorCode),
+    /// The call reaches the store only after this time.
+    DelayBefore(Duration),
+    /// The answer arrives only after this time.
+    DelayAfter(Duration),
+    /// The call never reaches the store and is never answered.
+    HangBefore,
+    /// The call is carried out and never answered.
+    HangAfter,
+    /// An extend or release is answered with "no such lock" without asking the store: a scripted loss. Other operations
+    /// ignore it.
+    Refuse,
+}
+
+/// A store in which things go wrong as a test says. Without a script it passes everything on.
+///
+/// Its forks follow the same script, so heartbeats are hit too.
+///
+/// ```
+/// use leasehold::{ErrorCode, Fault, FaultLayer, Locks, Memory, Operation};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let (store, faults) = FaultLayer::new(Memory::new());
+/// let locks = Locks::new(store);
+///
+/// faults.next(Operation::Acquire, Fault::FailAfter(ErrorCode::NetworkTimeout));
+/// let error = locks.lock("job").try_acquire().await.unwrap_err();
+/// assert!(error.outcome_unknown());
+///
+/// // The lock that was granted without our knowing is given back in the background.
+/// let guard = locks.lock("job").acquire().await?;
+/// # drop(guard);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FaultLayer {
+    store: Arc<dyn Backend>,
+    faults: Faults,
+}
+
+/// The script of a [`FaultLayer`], and what came of it. Clones are the same script.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<Script>);
+
+#[derive(Debug, Default)]
+struct Script {
+    operations: Mutex<HashMap<Operation, Line>>,
+    drop_wake_ups: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    next: VecDeque<Fault>,
+    always: Option<Fault>,
+    calls: usize,
+    at_once: usize,
+    most_at_once: usize,
+}
+
+impl Faults {
+    /// The next call of `operation` that has no fault yet gets this one.
+    pub fn next(&self, operation: Operation, fault: Fault) {
+        self.with(operation, |line| line.next.push_back(fault));
+    }
+
+    /// Every call of `operation` gets this fault, once those set by [`next`](Faults::next) are used up.
+    pub fn always(&self, operation: Operation, fault: Fault) {
+        self.with(operation, |line| line.always = Some(fault));
+    }
+
+    /// Calls of `operation` go well again.
+    pub fn clear(&self, operation: Operation) {
+        self.with(operation, |line| {
+            line.always = None;
+            line.next.clear();
+        });
+    }
+
+    /// Whether events are swallowed instead of delivered.
+    pub fn drop_wake_ups(&self, on: bool) {
+        self.0.drop_wake_ups.store(on, Ordering::Release);
+    }
+
+    /// How many calls of `operation` reached the store.
+    pub fn calls(&self, operation: Operation) -> usize {
+        self.with(operation, |line| line.calls)
+    }
+
+    /// The most calls of `operation` that were under way at the same time.
+    pub fn most_at_once(&self, operation: Operation) -> usize {
+        self.with(operation, |line| line.most_at_once)
+    }
+
+    fn with<T>(&self, operation: Operation, act: impl FnOnce(&mut Line) -> T) -> T {
+        act(lock(&self.0.operations).entry(operation).or_default())
+    }
+
+    /// Carries out one call with whatever fault is due. `refused` is the answer to a scripted loss.
+    async fn play<T>(
+        &self,
+        operation: Operation,
+        refused: Option<T>,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let _under_way = UnderWay::new(self, operation);
+        let fault = self.with(operation, |line| line.next.pop_front().or(line.always));
+        match fault {
+            Some(Fault::FailBefore(code)) => return Err(Error::new(code, "a scripted failure").during(operation)),
+            Some(Fault::DelayBefore(time)) => tokio::time::sleep(time).await,
+            Some(Fault::HangBefore) => std::future::pending().await,
+            Some(Fault::Refuse) => {
+                if let Some(answer) = refused {
+                    return Ok(answer);
+                }
+            }
+            _ => {}
+        }
+        self.with(operation, |line| line.calls += 1);
+        let answer = call.await;
+        match fault {
+            Some(Fault::FailAfter(code)) => {
+                return Err(Error::new(code, "a scripted failure").during(operation).with_outcome_unknown());
+            }
+            Some(Fault::DelayAfter(time)) => tokio::time::sleep(time).await,
+            Some(Fault::HangAfter) => std::future::pending().await,
+            _ => {}
+        }
+        answer
+    }
+}
+
+/// Counts a call for as long as it is under way.
+struct UnderWay<'a>(&'a Faults, Operation);
+
+impl<'a> UnderWay<'a> {
+    fn new(faults: &'a Faults, operation: Operation) -> Self {
+        faults.with(operation, |line| {
+            line.at_once += 1;
+            line.most_at_once = line.most_at_once.max(line.at_once);
+        });
+        Self(faults, operation)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.with(self.1, |line| line.at_once -= 1);
+    }
+}
+
+impl FaultLayer {
+    /// A store around `store`, and the script to break it with.
+    pub fn new(store: impl Backend) -> (Self, Faults) {
+        let faults = Faults::default();
+        (Self { store: Arc::new(store), faults: faults.clone() }, faults)
+    }
+}
+
+#[async_trait]
+impl Backend for FaultLayer {
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        self.faults.play(Operation::Acquire, None, self.store.acquire(request)).await
+    }
+
+    async fn release(&self, id: &LockId) -> Result<Release, Error> {
+        let refused = Some(Release::Absent(Absence::NotFound));
+        self.faults.play(Operation::Release, refused, self.store.release(id)).await
+    }
+
+    async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        let refused = Some(Extend::Absent(Absence::NotFound));
+        self.faults.play(Operation::Extend, refused, self.store.extend(id, ttl)).await
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        self.faults.play(Operation::IsLocked, None, self.store.is_locked(key)).await
+    }
+
+    async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        self.faults.play(Operation::Lookup, None, self.store.lookup(by)).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
+        self.faults.play(Operation::List, None, self.store.list(request)).await
+    }
+
+    async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
+        let events = self.faults.play(Operation::Subscribe, None, self.store.subscribe(topic)).await?;
+        Ok(Subscription::new(Deaf { events, faults: self.faults.clone() }))
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+        self.faults.play(Operation::ForceRelease, None, self.store.force_release(key)).await
+    }
+
+    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
+        let store = self.faults.play(Operation::Fork, None, self.store.fork()).await?;
+        Ok(Arc::new(Self { store, faults: self.faults.clone() }))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+}
+
+/// Passes events on, or swallows them.
+struct Deaf {
+    events: Subscription,
+    faults: Faults,
+}
+
+impl Stream for Deaf {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        loop {
+            let event = std::task::ready!(Pin::new(&mut self.events).poll_next(cx));
+            if event.is_none() || !self.faults.0.drop_wake_ups.load(Ordering::Acquire) {
+                return Poll::Ready(event);
+            }
+        }
+    }
+}

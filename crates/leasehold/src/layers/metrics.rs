@@ -1,0 +1,109 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use metrics::{counter, histogram};
+
+use crate::{
+    Acquire, AcquireRequest, Backend, Capabilities, Error, Extend, ForceRelease, Key, ListPage, ListRequest, LockId,
+    LookupBy, Operation, Record, Release, Subscription, Topic, Ttl,
+};
+
+/// Counts and times every operation of a store through the `metrics` facade.
+///
+/// | name | kind | labels |
+/// | --- | --- | --- |
+/// | `leasehold_operations_total` | counter | `operation`, `outcome` |
+/// | `leasehold_operation_seconds` | histogram | `operation` |
+/// | `leasehold_contention_total` | counter | |
+///
+/// `operation` is [`Operation::as_str`]; `outcome` is `ok`, `absent` (release and extend), `held` (acquire) or `error`.
+/// No label carries a key. Use [`LocksBuilder::metrics`](crate::LocksBuilder::metrics) to get this layer together with
+/// the waiting and holding times, which a store cannot see.
+#[derive(Clone, Debug)]
+pub struct MetricsLayer {
+    store: Arc<dyn Backend>,
+}
+
+impl MetricsLayer {
+    /// A store around `store`.
+    pub fn new(store: impl Backend) -> Self {
+        Self { store: Arc::new(store) }
+    }
+}
+
+async fn measured<T>(
+    operation: Operation,
+    outcome: impl FnOnce(&T) -> &'static str,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let started = Instant::now();
+    let answer = call.await;
+    histogram!("leasehold_operation_seconds", "operation" => operation.as_str()).record(started.elapsed());
+    let outcome = answer.as_ref().map_or("error", outcome);
+    counter!("leasehold_operations_total", "operation" => operation.as_str(), "outcome" => outcome).increment(1);
+    answer
+}
+
+fn ok<T>(_: &T) -> &'static str {
+    "ok"
+}
+
+#[async_trait]
+impl Backend for MetricsLayer {
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let outcome = |answer: &Acquire| match answer {
+            Acquire::Granted(_) => "ok",
+            Acquire::Held(_) => {
+                counter!("leasehold_contention_total").increment(1);
+                "held"
+            }
+        };
+        measured(Operation::Acquire, outcome, self.store.acquire(request)).await
+    }
+
+    async fn release(&self, id: &LockId) -> Result<Release, Error> {
+        let outcome = |answer: &Release| match answer {
+            Release::Released => "ok",
+            Release::Absent(_) => "absent",
+        };
+        measured(Operation::Release, outcome, self.store.release(id)).await
+    }
+
+    async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        let outcome = |answer: &Extend| match answer {
+            Extend::Extended { .. } => "ok",
+            Extend::Absent(_) => "absent",
+        };
+        measured(Operation::Extend, outcome, self.store.extend(id, ttl)).await
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        measured(Operation::IsLocked, ok, self.store.is_locked(key)).await
+    }
+
+    async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        measured(Operation::Lookup, ok, self.store.lookup(by)).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
+        measured(Operation::List, ok, self.store.list(request)).await
+    }
+
+    async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
+        measured(Operation::Subscribe, ok, self.store.subscribe(topic)).await
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+        measured(Operation::ForceRelease, ok, self.store.force_release(key)).await
+    }
+
+    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
+        let store = measured(Operation::Fork, ok, self.store.fork()).await?;
+        Ok(Arc::new(Self { store }))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+}

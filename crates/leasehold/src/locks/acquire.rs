@@ -1,0 +1,275 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::Attempt;
+use super::guard::Guard;
+use super::hold::{Hold, Terms};
+use super::lease::Lease;
+use super::owner::Owner;
+use super::queue::Turn;
+use super::retry::{Retry, Wait};
+use super::{Inner, PlantedBug};
+use crate::{Acquire, AcquireRequest, Contention, Error, Grant, Subscription, Topic};
+
+/// How long a waiter that will be woken sleeps before it looks by itself, in case the wake-up was lost.
+const WAKE_UP_BACKSTOP: Duration = Duration::from_secs(5);
+
+/// What is called each time somebody else turns out to hold the lock.
+pub(super) type OnContention = Arc<dyn Fn(&Contention) + Send + Sync>;
+
+/// A checked request, ready to be carried out.
+pub(super) struct Plan {
+    pub(super) inner: Arc<Inner>,
+    pub(super) request: Arc<AcquireRequest>,
+    pub(super) heartbeat: bool,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) wait: Wait,
+    pub(super) retry: Retry,
+    pub(super) cancel: Option<CancellationToken>,
+    pub(super) owner: Option<Owner>,
+    pub(super) on_contention: Option<OnContention>,
+}
+
+/// Why something was not waited for to its end.
+#[derive(Clone, Copy)]
+enum Stopped {
+    Cancelled,
+    TimedOut,
+}
+
+impl Plan {
+    /// One try, without waiting for anybody.
+    pub(super) async fn try_once(&self) -> Result<Result<Guard, Contention>, Error> {
+        self.check_open()?;
+        if let Some(guard) = self.reenter() {
+            return Ok(Ok(guard));
+        }
+        let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
+        loop {
+            match self.until(None, attempt.send()).await.map_err(|_| Error::aborted())?? {
+                Acquire::Held(contention) => return Ok(Err(contention)),
+                Acquire::Granted(mut grant) => {
+                    if self.until(None, attempt.refresh(&mut grant)).await.map_err(|_| Error::aborted())?? {
+                        return self.guard(attempt, &grant).map(Ok);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tries until the lock is ours or the patience is at its end: subscribe, try, wait, again.
+    pub(super) async fn acquire(&self) -> Result<Guard, Error> {
+        let started = self.inner.core.now();
+        let result = self.wait_and_acquire(started).await;
+        let outcome = if result.is_ok() { "acquired" } else { "gave_up" };
+        self.inner.core.settings.metrics.waited(self.waited(started), outcome);
+        result
+    }
+
+    async fn wait_and_acquire(&self, started: Instant) -> Result<Guard, Error> {
+        self.check_open()?;
+        if let Some(guard) = self.reenter() {
+            return Ok(guard);
+        }
+        let deadline = self.deadline(started);
+        let turn = match self.until(deadline, self.enter_line()).await {
+            Ok(turn) => turn,
+            Err(stopped) => return Err(self.give_up(stopped, started, None)),
+        };
+        // Another task of the same owner may have got the lock while this one stood in line.
+        if let Some(guard) = self.reenter() {
+            return Ok(guard);
+        }
+        let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
+        let mut waiting = Waiting { plan: self, turn, subscription: None, retries: 0 };
+        let mut last_seen = None;
+        loop {
+            let answer = match self.until(deadline, attempt.send()).await {
+                Ok(answer) => answer,
+                Err(stopped) => return Err(self.give_up(stopped, started, last_seen)),
+            };
+            let pause = match answer {
+                Ok(Acquire::Granted(mut grant)) => match self.until(deadline, attempt.refresh(&mut grant)).await {
+                    Ok(Ok(true)) => return self.guard(attempt, &grant),
+                    Ok(Ok(false)) => continue,
+                    Ok(Err(error)) => return Err(error),
+                    Err(stopped) => return Err(self.give_up(stopped, started, last_seen)),
+                },
+                Ok(Acquire::Held(contention)) => {
+                    if let Some(tell) = &self.on_contention {
+                        tell(&contention);
+                    }
+                    let pause = waiting.pause(&contention);
+                    last_seen = Some(contention);
+                    match self.until(deadline, waiting.subscribe()).await {
+                        // Try once more before waiting: the lock may have been freed before we were subscribed.
+                        Ok(true) => continue,
+                        Ok(false) => pause,
+                        Err(stopped) => return Err(self.give_up(stopped, started, last_seen)),
+                    }
+                }
+                Err(error) if error.is_retryable() && waiting.may_retry() => self.retry.delay_after(waiting.retries),
+                Err(error) => return Err(error),
+            };
+            if !waiting.may_retry() {
+                return Err(self.give_up(Stopped::TimedOut, started, last_seen));
+            }
+            if let Err(stopped) = self.until(deadline, waiting.wait(pause)).await {
+                return Err(self.give_up(stopped, started, last_seen));
+            }
+        }
+    }
+
+    async fn enter_line(&self) -> Option<Turn<'_>> {
+        if self.inner.core.settings.planted(PlantedBug::SkipQueue) {
+            return None;
+        }
+        Some(self.inner.core.queue.enter(&self.request.key).await)
+    }
+
+    /// Until when to wait. No deadline if there is no waiting at all: a single try takes as long as it takes.
+    fn deadline(&self, started: Instant) -> Option<Instant> {
+        let patience = match self.wait {
+            Wait::AsRetry => self.retry.timeout,
+            Wait::AtMost(time) => time,
+            Wait::Forever => return None,
+        };
+        started.checked_add(patience)
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        let cancelled = self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled);
+        if cancelled || self.inner.core.closing.is_cancelled() {
+            return Err(Error::aborted());
+        }
+        Ok(())
+    }
+
+    /// Runs `run` unless the caller cancels, the handle is shut down, or the deadline comes first.
+    async fn until<T>(&self, deadline: Option<Instant>, run: impl Future<Output = T>) -> Result<T, Stopped> {
+        let core = &self.inner.core;
+        tokio::select! {
+            biased;
+            value = run => Ok(value),
+            () = cancelled(self.cancel.as_ref()) => Err(Stopped::Cancelled),
+            () = core.closing.cancelled() => Err(Stopped::Cancelled),
+            () = core.sleep_until(deadline) => Err(Stopped::TimedOut),
+        }
+    }
+
+    fn give_up(&self, stopped: Stopped, started: Instant, last_seen: Option<Contention>) -> Error {
+        match stopped {
+            Stopped::Cancelled => Error::aborted(),
+            Stopped::TimedOut => Error::acquisition_timeout(self.waited(started), last_seen),
+        }
+    }
+
+    fn waited(&self, started: Instant) -> Duration {
+        self.inner.core.now().saturating_duration_since(started)
+    }
+
+    fn reenter(&self) -> Option<Guard> {
+        let hold = self.owner.as_ref()?.reenter(&self.inner, &self.request.key)?;
+        Some(Guard::new(Lease { hold, locks: self.inner.clone() }))
+    }
+
+    /// Makes the guard of a grant. Nothing is awaited between the grant and this.
+    fn guard(&self, attempt: Attempt<'_>, grant: &Grant) -> Result<Guard, Error> {
+        let core = &self.inner.core;
+        core.high_water.check(&self.request.key, grant.fence)?;
+        let terms = Terms {
+            key: self.request.key.clone(),
+            ttl: self.request.ttl,
+            heartbeat: self.heartbeat,
+            max_hold: self.max_hold,
+            sent: attempt.counts_from(),
+        };
+        let hold = Arc::new(Hold::new(grant, terms, core.settings.clock.clone()));
+        attempt.taken_over();
+        core.watch(&hold);
+        if let Some(owner) = &self.owner {
+            owner.remember(&self.inner, &hold);
+        }
+        Ok(Guard::new(Lease { hold, locks: self.inner.clone() }))
+    }
+}
+
+/// The state of waiting for one lock: a place in line, a subscription, and the count of tries without a reason.
+struct Waiting<'a> {
+    plan: &'a Plan,
+    turn: Option<Turn<'a>>,
+    subscription: Option<Subscription>,
+    retries: u32,
+}
+
+impl Waiting<'_> {
+    /// Subscribes unless that is done already or cannot be done. Tells whether it has just been done.
+    async fn subscribe(&mut self) -> bool {
+        let core = &self.plan.inner.core;
+        if self.subscription.is_some() || !core.backend.capabilities().wake_ups {
+            return false;
+        }
+        match core.backend.subscribe(Topic::Freed(&self.plan.request.key)).await {
+            Ok(subscription) => {
+                self.subscription = Some(subscription);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot subscribe to wake-ups, polling instead");
+                false
+            }
+        }
+    }
+
+    fn may_retry(&self) -> bool {
+        !matches!(self.plan.wait, Wait::AsRetry) || self.retries < self.plan.retry.max_retries
+    }
+
+    /// How long to sleep if nobody wakes us: never past the moment the lock is free at the latest. A holder without a
+    /// name was let in by a program that sends no wake-ups.
+    fn pause(&self, contention: &Contention) -> Duration {
+        let will_be_woken = self.subscription.is_some() && contention.holder.is_some();
+        let pause = if will_be_woken { WAKE_UP_BACKSTOP } else { self.plan.retry.delay_after(self.retries) };
+        pause.min(contention.free_in() + Duration::from_millis(1))
+    }
+
+    /// Sleeps until the lock may be free or `pause` has passed.
+    async fn wait(&mut self, pause: Duration) {
+        let core = &self.plan.inner.core;
+        let turn = &self.turn;
+        let freed_here = async {
+            match turn {
+                Some(turn) => turn.freed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let subscription = &mut self.subscription;
+        let freed_elsewhere = async {
+            match subscription {
+                Some(subscription) => subscription.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = freed_here => {}
+            event = freed_elsewhere => {
+                if event.is_none() {
+                    // The store closed it. Polling goes on at the usual pace until there is a new one.
+                    self.subscription = None;
+                    self.retries += 1;
+                    core.sleep_until(Some(core.now() + self.plan.retry.delay_after(self.retries))).await;
+                }
+            }
+            () = core.sleep_until(Some(core.now() + pause)) => self.retries += 1,
+        }
+    }
+}
+
+async fn cancelled(token: Option<&CancellationToken>) {
+    match token {
+        Some(token) => token.cancelled().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,157 @@
+use serde::{Deserialize, Serialize};
+
+use super::Locks;
+use crate::{
+    Error, Fence, ForceRelease, HashId, Holder, Key, ListRequest, LockId, LookupBy, Metadata, Operation, Record,
+    Timestamp,
+};
+
+/// What is known of a held lock, safe to log: the key and the lock id only as hashes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockInfo {
+    /// The hash of the key.
+    pub key_hash: HashId,
+    /// The hash of the lock id.
+    pub lock_id_hash: HashId,
+    /// The number of the grant.
+    pub fence: Fence,
+    /// Since when it is held, by the store's clock.
+    pub acquired_at: Timestamp,
+    /// When it ends unless extended, by the store's clock.
+    pub expires_at: Timestamp,
+    /// Who holds it, if a name was left.
+    pub holder: Option<Holder>,
+    /// Notes stored with the lock.
+    pub metadata: Metadata,
+}
+
+impl From<Record> for LockInfo {
+    fn from(record: Record) -> Self {
+        Self {
+            key_hash: record.key.hash_id(),
+            lock_id_hash: record.lock_id.hash_id(),
+            fence: record.fence,
+            acquired_at: record.acquired_at,
+            expires_at: record.expires_at,
+            holder: record.holder,
+            metadata: record.metadata,
+        }
+    }
+}
+
+/// A held lock in a listing: with its key, because that is what a listing is for, but without the lock id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Locked {
+    /// What is locked.
+    pub key: Key,
+    /// Everything else.
+    #[serde(flatten)]
+    pub info: LockInfo,
+}
+
+/// One page of held locks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocksPage {
+    /// The locks.
+    pub locks: Vec<Locked>,
+    /// Where the next page starts, if there is one: for [`ListRequest::after`].
+    pub next: Option<String>,
+}
+
+/// Looking at locks, for people and dashboards. What these calls return may be outdated when it arrives: never decide
+/// by it whether to touch what a lock protects. None of them writes, except `force_release`. All are cancel-safe, and
+/// fail with the store's error.
+impl Locks {
+    /// Whether somebody holds the lock of `key`.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        self.call(Operation::IsLocked, self.backend().is_locked(key)).await
+    }
+
+    /// The lock held on `key`, safe to log.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn get_by_key(&self, key: &Key) -> Result<Option<LockInfo>, Error> {
+        Ok(self.get_by_key_raw(key).await?.map(LockInfo::from))
+    }
+
+    /// The lock with this id, safe to log.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn get_by_id(&self, id: &LockId) -> Result<Option<LockInfo>, Error> {
+        Ok(self.get_by_id_raw(id).await?.map(LockInfo::from))
+    }
+
+    /// The lock held on `key`, with its id: whoever sees it can end the lock.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn get_by_key_raw(&self, key: &Key) -> Result<Option<Record>, Error> {
+        self.call(Operation::Lookup, self.backend().lookup(LookupBy::Key(key))).await
+    }
+
+    /// The lock with this id, with its key.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn get_by_id_raw(&self, id: &LockId) -> Result<Option<Record>, Error> {
+        self.call(Operation::Lookup, self.backend().lookup(LookupBy::Id(id))).await
+    }
+
+    /// Whether `id` still holds its lock. Not a guard: extend and release check ownership themselves.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn owns(&self, id: &LockId) -> Result<bool, Error> {
+        Ok(self.get_by_id_raw(id).await?.is_some())
+    }
+
+    /// One page of the held locks whose key starts with a prefix.
+    ///
+    /// ```
+    /// # use leasehold::{ListRequest, Locks, Memory};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let locks = Locks::new(Memory::new());
+    /// let _guard = locks.lock("payment:42").metadata([("order", "A-17")]).acquire().await?;
+    /// let page = locks.list(&ListRequest::new("payment:")).await?;
+    /// assert_eq!(page.locks[0].key.as_str(), "payment:42");
+    /// assert!(page.next.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn list(&self, request: &ListRequest) -> Result<LocksPage, Error> {
+        let page = self.call(Operation::List, self.backend().list(request)).await?;
+        let locked = |record: Record| Locked { key: record.key.clone(), info: record.into() };
+        Ok(LocksPage { locks: page.records.into_iter().map(locked).collect(), next: page.next })
+    }
+
+    /// Ends whatever lock is held on `key`, and tells which it was. For operators: the holder is told, but may go on
+    /// working for a moment, and only a check of the fence protects against that.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn force_release(&self, key: &Key) -> Result<Option<LockInfo>, Error> {
+        let answer = self.call(Operation::ForceRelease, self.backend().force_release(key)).await?;
+        self.inner.core.queue.wake(key);
+        Ok(match answer {
+            ForceRelease::Released(record) => Some(record.into()),
+            ForceRelease::Absent => None,
+        })
+    }
+}

@@ -1,0 +1,166 @@
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Inner;
+use super::hold::Hold;
+use super::lease::Lease;
+use crate::{Error, Grant, Loss};
+
+/// A held lock. It is renewed for as long as this value lives (unless the request said otherwise) and released when it
+/// is dropped.
+///
+/// All that can be asked of a held lock is on [`Lease`], to which a guard dereferences.
+///
+/// # Dropping
+///
+/// Dropping a guard ends the lease at once and has the lock released in the background, by a thread of the library's
+/// own: that works on any thread, without a runtime and while a runtime shuts down. Three things it does not do:
+///
+/// - It does not wait. The lock is free a moment later. Call [`release`](Guard::release) to know that it is.
+/// - It cannot outlive the process. A program that ends right after dropping a guard may leave the lock taken until
+///   the lease runs out. Call [`release`](Guard::release), or [`Locks::shutdown`](crate::Locks::shutdown) at the end.
+/// - It cannot report failure to a caller; the `on_release_error` hook is told instead.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct Guard {
+    lease: Lease,
+    done: bool,
+}
+
+impl Guard {
+    pub(super) fn new(lease: Lease) -> Self {
+        Self { lease, done: false }
+    }
+
+    /// The lease of this lock, to be cloned and handed to other tasks.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Releases the lock and waits for the store's answer. A nested guard of a re-entered lock only leaves; the lock is
+    /// released with the last of its guards. Once this returns, no renewal is sent any more.
+    ///
+    /// Cancel-safe: if the future is dropped, the lock is released in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`LockLost`](crate::ErrorCode::LockLost) if the lock was not ours any more: what was done under it may have
+    /// overlapped with somebody else's work. The store's error if it failed until `release_timeout` had passed; the
+    /// background goes on trying until the lease runs out.
+    pub async fn release(mut self) -> Result<(), Error> {
+        self.done = true;
+        let (hold, locks) = (&self.lease.hold, &self.lease.locks);
+        if !hold.leave() {
+            return Ok(());
+        }
+        let core = &locks.core;
+        let (loss, tell) = core.give_back(hold);
+        if tell {
+            let unfinished = Unfinished { hold: Some(hold), locks };
+            let until = core.now() + core.settings.release_timeout;
+            let result = core.release_hold(&*core.backend, hold, until).await;
+            match &result {
+                Err(error) if error.is_retryable() => {}
+                _ => unfinished.finished(),
+            }
+            if loss == Loss::Released {
+                return result;
+            }
+        }
+        if loss == Loss::Released { Ok(()) } else { Err(Error::lost(loss)) }
+    }
+
+    /// Gives up the guard but not the lock: it is neither renewed nor released any more, and ends when its ttl has
+    /// passed, or when somebody calls [`Locks::release`](crate::Locks::release) with the lock id of the returned
+    /// grant. For handing a lock to another process.
+    ///
+    /// If the lock was re-entered, the other guards lose it.
+    pub fn leak(mut self) -> Grant {
+        self.done = true;
+        let hold = &self.lease.hold;
+        hold.leave();
+        hold.end(Loss::Released);
+        self.lease.locks.core.forget(hold);
+        hold.grant()
+    }
+
+    /// Runs `work` until it is done or the lock is lost or `cancel` is cancelled, then releases the lock.
+    pub(super) async fn run<T, F, Fut>(self, cancel: Option<CancellationToken>, work: F) -> Result<T, Error>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let lease = self.lease.clone();
+        let cancelled = async {
+            match cancel {
+                Some(token) => token.cancelled_owned().await,
+                None => std::future::pending().await,
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            loss = lease.lost() => Err(Error::lost(loss)),
+            () = cancelled => Err(Error::aborted()),
+            value = work(lease.clone()) => Ok(value),
+        };
+        if let Err(error) = self.release().await
+            && outcome.is_ok()
+        {
+            lease.locks.core.release_failed(lease.key(), lease.lock_id(), &error);
+        }
+        outcome
+    }
+}
+
+impl Deref for Guard {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.done && self.lease.hold.leave() {
+            release_in_background(&self.lease.locks, &self.lease.hold);
+        }
+    }
+}
+
+/// Ends a hold and has the keeper tell the store.
+pub(super) fn release_in_background(locks: &Inner, hold: &Arc<Hold>) {
+    let (_, tell) = locks.core.give_back(hold);
+    if tell {
+        hand_to_keeper(locks, hold);
+    }
+}
+
+fn hand_to_keeper(locks: &Inner, hold: &Arc<Hold>) {
+    // There is no hold without a keeper that was started before it.
+    if let Ok(keeper) = locks.keeper() {
+        drop(keeper.release(&locks.core, hold.clone()));
+    }
+}
+
+/// A release the caller is waiting for. If the caller stops waiting, the keeper goes on with it.
+struct Unfinished<'a> {
+    hold: Option<&'a Arc<Hold>>,
+    locks: &'a Inner,
+}
+
+impl Unfinished<'_> {
+    fn finished(mut self) {
+        self.hold = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold {
+            hand_to_keeper(self.locks, hold);
+        }
+    }
+}

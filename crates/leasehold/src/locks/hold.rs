@@ -1,0 +1,220 @@
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::lease::LockState;
+use crate::clock::Clock;
+use crate::sync::lock;
+use crate::{Fence, Grant, Key, LockId, Loss, Timestamp, Ttl};
+
+/// What the guards, the keeper and the handle know of one granted lock.
+#[derive(Debug)]
+pub(super) struct Hold {
+    pub(super) key: Key,
+    pub(super) lock_id: LockId,
+    pub(super) fence: Fence,
+    pub(super) acquired_at: Timestamp,
+    pub(super) heartbeat: bool,
+    /// When the grant reached us, for the metrics.
+    pub(super) granted: Instant,
+    /// The end of `max_hold`.
+    pub(super) hold_until: Option<Instant>,
+    pub(super) clock: Clock,
+    pub(super) state: Mutex<State>,
+    /// Something in `state` changed that somebody may wait for.
+    changed: Notify,
+    /// Extends are sent one after the other: two on the way at once could arrive in the other order and leave the
+    /// store with the shorter one.
+    pub(super) extending: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    ttl: Ttl,
+    pub(super) deadline: Instant,
+    pub(super) expires_at: Timestamp,
+    pub(super) uncertain: bool,
+    /// The shortest extend of which it is unknown whether it arrived. It may still arrive after a longer one that was
+    /// confirmed, so no deadline may be further away than this.
+    pub(super) shortest_unknown: Option<Ttl>,
+    /// Guards on this lease: one, or more if it was re-entered.
+    guards: usize,
+    /// The keeper has a renewal on the way.
+    renewing: bool,
+    pub(super) end: Option<Loss>,
+}
+
+/// The settings of a lease that the grant does not know.
+pub(super) struct Terms {
+    pub(super) key: Key,
+    pub(super) ttl: Ttl,
+    pub(super) heartbeat: bool,
+    pub(super) max_hold: Option<Duration>,
+    /// When the request that was granted was sent.
+    pub(super) sent: Instant,
+}
+
+impl Hold {
+    pub(super) fn new(grant: &Grant, terms: Terms, clock: Clock) -> Self {
+        let hold_until = terms.max_hold.and_then(|time| terms.sent.checked_add(time));
+        Self {
+            key: terms.key,
+            lock_id: grant.lock_id,
+            fence: grant.fence,
+            acquired_at: grant.acquired_at,
+            heartbeat: terms.heartbeat,
+            granted: clock.instant(),
+            hold_until,
+            clock,
+            state: Mutex::new(State {
+                ttl: terms.ttl,
+                deadline: earlier(terms.sent + terms.ttl.as_duration(), hold_until),
+                expires_at: grant.expires_at,
+                uncertain: false,
+                shortest_unknown: None,
+                guards: 1,
+                renewing: false,
+                end: None,
+            }),
+            changed: Notify::new(),
+            extending: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    pub(super) fn state(&self) -> LockState {
+        let state = lock(&self.state);
+        if state.end.is_some() || self.clock.instant() >= state.deadline {
+            LockState::Lost
+        } else if state.uncertain {
+            LockState::Uncertain
+        } else {
+            LockState::Held
+        }
+    }
+
+    pub(super) fn remaining(&self) -> Duration {
+        let state = lock(&self.state);
+        match state.end {
+            Some(_) => Duration::ZERO,
+            None => state.deadline.saturating_duration_since(self.clock.instant()),
+        }
+    }
+
+    pub(super) fn ttl(&self) -> Ttl {
+        lock(&self.state).ttl
+    }
+
+    pub(super) fn grant(&self) -> Grant {
+        Grant {
+            lock_id: self.lock_id,
+            fence: self.fence,
+            acquired_at: self.acquired_at,
+            expires_at: lock(&self.state).expires_at,
+        }
+    }
+
+    /// How it was lost, also if the deadline has passed without anybody having noticed yet.
+    pub(super) fn loss(&self) -> Option<Loss> {
+        let state = lock(&self.state);
+        state.end.or_else(|| self.overdue(&state))
+    }
+
+    pub(super) fn overdue(&self, state: &State) -> Option<Loss> {
+        (self.clock.instant() >= state.deadline).then(|| match self.hold_until {
+            Some(until) if state.deadline >= until => Loss::MaxHold,
+            _ => Loss::Expired,
+        })
+    }
+
+    /// When the keeper must look at this lease next: when a third of the ttl has passed since the last renewal, or at
+    /// the deadline if there is nothing to renew.
+    pub(super) fn next_look(&self) -> Instant {
+        let state = lock(&self.state);
+        let final_deadline = self.hold_until.is_some_and(|until| state.deadline >= until);
+        if !self.heartbeat || final_deadline {
+            return state.deadline;
+        }
+        state.deadline.checked_sub(state.ttl.as_duration() * 2 / 3).unwrap_or(state.deadline)
+    }
+
+    /// One more guard, unless the lease has ended.
+    pub(super) fn enter(&self) -> bool {
+        let mut state = lock(&self.state);
+        let alive = state.end.is_none() && state.guards > 0 && self.overdue(&state).is_none();
+        if alive {
+            state.guards += 1;
+        }
+        alive
+    }
+
+    /// One guard less; tells whether it was the last.
+    pub(super) fn leave(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.guards = state.guards.saturating_sub(1);
+        state.guards == 0
+    }
+
+    /// Ends the lease, unless it has ended. Returns how it ended and whether it was this call that ended it.
+    pub(super) fn end(&self, loss: Loss) -> (Loss, bool) {
+        let mut state = lock(&self.state);
+        let first = state.end.is_none();
+        // A lease that ran out was lost, even if the guard is released before anybody noticed.
+        let ended = state.end.or_else(|| self.overdue(&state)).unwrap_or(loss);
+        state.end = Some(ended);
+        drop(state);
+        self.changed.notify_waiters();
+        (ended, first)
+    }
+
+    /// Waits for the end of the lease.
+    pub(super) async fn ended(&self) -> Loss {
+        self.wait_for(|state| state.end).await
+    }
+
+    async fn wait_for<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(value) = ready(&lock(&self.state)) {
+                return value;
+            }
+            changed.await;
+        }
+    }
+
+    /// Marks that the keeper starts a renewal; not possible once the lease has ended.
+    pub(super) fn begin_renewal(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.renewing = state.end.is_none();
+        state.renewing
+    }
+
+    pub(super) fn end_renewal(&self) {
+        lock(&self.state).renewing = false;
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until the keeper has no renewal of an ended lease on the way.
+    pub(super) async fn renewals_stopped(&self) {
+        self.wait_for(|state| (!state.renewing).then_some(())).await;
+    }
+
+    pub(super) fn set_uncertain(&self) {
+        lock(&self.state).uncertain = true;
+    }
+
+    pub(super) fn set_ttl(&self, ttl: Ttl) {
+        lock(&self.state).ttl = ttl;
+    }
+
+    /// How long an extend for `ttl` may be without going past the end of `max_hold`.
+    pub(super) fn capped(&self, ttl: Ttl) -> Ttl {
+        let left = self.hold_until.map(|until| until.saturating_duration_since(self.clock.instant()));
+        left.map_or(ttl, |left| ttl.min(Ttl::nearest(left)))
+    }
+}
+
+pub(super) fn earlier(deadline: Instant, limit: Option<Instant>) -> Instant {
+    limit.map_or(deadline, |limit| deadline.min(limit))
+}

@@ -1,0 +1,161 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Inner;
+use super::hold::Hold;
+use crate::{Error, ErrorCode, Fence, Key, LockId, Loss, Operation, TIME_TOLERANCE, Timestamp, Ttl};
+
+/// Whether a lock is still ours, as far as this process can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockState {
+    /// Ours until the deadline at least; the last renewal went well.
+    Held,
+    /// Ours until the deadline at least, but the last renewal failed. It is being tried again.
+    Uncertain,
+    /// Not ours any more. Whatever it protects must not be touched.
+    Lost,
+}
+
+/// A view of a held lock that can be cloned and handed to other tasks: they can see whether it is still held, hear of
+/// its loss and extend it, but only the [`Guard`](crate::Guard) releases it.
+///
+/// Validity is counted on this machine's monotonic clock from the moment the request was *sent*, so it always ends
+/// before the store's own expiry, whatever the clocks say. (On most systems that clock stands still while the machine
+/// is suspended; after a suspend only the [fence](Lease::fence) protects.)
+#[derive(Clone)]
+pub struct Lease {
+    pub(super) hold: Arc<Hold>,
+    pub(super) locks: Arc<Inner>,
+}
+
+impl Lease {
+    /// What is locked.
+    pub fn key(&self) -> &Key {
+        &self.hold.key
+    }
+
+    /// The number of this grant, for the protected resource to check. See [`Fence`].
+    pub fn fence(&self) -> Fence {
+        self.hold.fence
+    }
+
+    /// The id of this lock. Whoever has it can extend and release the lock.
+    pub fn lock_id(&self) -> &LockId {
+        &self.hold.lock_id
+    }
+
+    /// Since when the lock is held, by the store's clock.
+    pub fn acquired_at(&self) -> Timestamp {
+        self.hold.acquired_at
+    }
+
+    /// When the lock ends unless extended, by the store's clock. To decide whether there is time left, use
+    /// [`remaining`](Lease::remaining).
+    pub fn expires_at(&self) -> Timestamp {
+        self.hold.grant().expires_at
+    }
+
+    /// For how long the lock is certainly still ours; zero once it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.hold.remaining()
+    }
+
+    /// Whether the lock is still ours.
+    pub fn state(&self) -> LockState {
+        self.hold.state()
+    }
+
+    /// How the lock was lost, or `None` while it is ours.
+    pub fn loss(&self) -> Option<Loss> {
+        self.hold.loss()
+    }
+
+    /// Waits until the lock is lost or given back, and says how. With a heartbeat that happens only if the store
+    /// refuses a renewal, cannot be reached until the deadline, or reports that the lock was stolen.
+    ///
+    /// It fires at the deadline even if the store never answers: at least [`TIME_TOLERANCE`] before anybody else can
+    /// be granted the lock, except after a steal or a forced release.
+    ///
+    /// Cancel-safe.
+    pub async fn lost(&self) -> Loss {
+        self.hold.ended().await
+    }
+
+    /// Makes sure that at least `time` is left, extending the lease if need be.
+    ///
+    /// Cancel-safe: a dropped call may or may not have extended the lease, and never shortens what
+    /// [`remaining`](Lease::remaining) promised by more than it must.
+    ///
+    /// # Errors
+    ///
+    /// [`LockLost`](ErrorCode::LockLost) if the lock is not ours any more or `max_hold` leaves less than `time`; the
+    /// store's error if it cannot be reached, while the lock may still be ours.
+    pub async fn ensure(&self, time: Duration) -> Result<(), Error> {
+        if let Some(loss) = self.loss() {
+            return Err(Error::lost(loss));
+        }
+        if self.remaining() >= time {
+            return Ok(());
+        }
+        if Ttl::nearest(time) > self.hold.capped(Ttl::MAX) {
+            return Err(Error::lost(Loss::MaxHold));
+        }
+        // The answer takes time too, and what remains counts from the sending.
+        let ttl = self.hold.ttl().max(Ttl::nearest(time + TIME_TOLERANCE));
+        self.extend_to(ttl).await?;
+        if self.remaining() < time {
+            return Err(Error::new(
+                ErrorCode::NetworkTimeout,
+                "the store answers too slowly to keep the lock that long",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sets the lease to end `ttl` from now, replacing what was left; a heartbeat goes on with this ttl.
+    ///
+    /// Cancel-safe, as [`ensure`](Lease::ensure).
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if `ttl` is not a [`Ttl`];
+    /// [`LockLost`](ErrorCode::LockLost) if the lock is not ours any more; otherwise the store's error.
+    pub async fn extend<T>(&self, ttl: T) -> Result<(), Error>
+    where
+        T: TryInto<Ttl>,
+        T::Error: Into<Error>,
+    {
+        let ttl = ttl.try_into().map_err(Into::into)?;
+        self.extend_to(ttl).await?;
+        self.hold.set_ttl(ttl);
+        self.locks.core.reschedule(&self.hold);
+        Ok(())
+    }
+
+    async fn extend_to(&self, ttl: Ttl) -> Result<(), Error> {
+        let core = &self.locks.core;
+        let extend = self.hold.extend(&*core.backend, ttl);
+        let result = core.within(core.settings.operation_timeout, Operation::Extend, extend).await;
+        if let Err(error) = &result
+            && let Some(loss) = error.loss()
+        {
+            core.lose(&self.hold, loss);
+        }
+        result
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("key", self.key())
+            .field("fence", &self.fence())
+            .field("state", &self.state())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}

@@ -1,0 +1,149 @@
+//! The lock above the stores: waiting, guards, heartbeats.
+
+mod acquire;
+mod attempt;
+mod best_effort;
+mod builder;
+mod connect;
+mod core;
+mod diagnostics;
+mod extend;
+mod guard;
+mod high_water;
+mod hold;
+mod keeper;
+mod lease;
+mod metrics;
+mod owner;
+mod planted;
+mod queue;
+mod request;
+mod retry;
+mod schedule;
+mod settings;
+mod shutdown;
+
+use std::sync::{Arc, OnceLock};
+
+pub use best_effort::{BestEffort, Outcome};
+pub use builder::LocksBuilder;
+pub use diagnostics::{LockInfo, Locked, LocksPage};
+pub use guard::Guard;
+pub use lease::{Lease, LockState};
+pub use owner::Owner;
+#[cfg(feature = "planted-bugs")]
+pub use planted::PlantedBug;
+#[cfg(not(feature = "planted-bugs"))]
+use planted::PlantedBug;
+pub use request::LockRequest;
+pub use retry::{Backoff, Jitter, Retry};
+pub use settings::ReleaseFailure;
+
+use self::core::Core;
+use self::keeper::Keeper;
+use crate::{Backend, Error, Extend, Holder, Key, LockId, Operation, Release, Ttl};
+
+/// A handle on a store of locks. Clones are the same handle.
+///
+/// Tasks that want the same key through one handle queue up in order, and only the first of them asks the store; so
+/// make one handle per process and store, and clone it.
+///
+/// The first lock taken through a handle starts its keeper: one thread that renews the leases and does what must happen
+/// in the background. It ends by itself when the handle and all its guards are gone.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::{Locks, Memory};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let locks = Locks::new(Memory::new());
+/// let guard = locks.lock("invoice:7").ttl(Duration::from_secs(60)).acquire().await?;
+/// println!("fence {}", guard.fence());
+/// tokio::select! {
+///     () = async { /* the work */ } => {}
+///     loss = guard.lost() => eprintln!("stop: {loss}"),
+/// }
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Locks {
+    inner: Arc<Inner>,
+}
+
+/// What a handle, its requests and its guards hold on to. When the last of them is gone, the keeper stops.
+#[derive(Debug)]
+struct Inner {
+    core: Arc<Core>,
+    keeper: OnceLock<Keeper>,
+    holder: Holder,
+}
+
+impl Inner {
+    fn keeper(&self) -> Result<&Keeper, Error> {
+        if let Some(keeper) = self.keeper.get() {
+            return Ok(keeper);
+        }
+        let keeper = Keeper::start(self.core.clone())?;
+        // If another thread was faster, ours ends as soon as it is dropped.
+        Ok(self.keeper.get_or_init(|| keeper))
+    }
+}
+
+impl Locks {
+    /// A handle with the default settings.
+    pub fn new(backend: impl Backend) -> Self {
+        Self::builder(backend).build()
+    }
+
+    /// A handle with settings of its own.
+    pub fn builder(backend: impl Backend) -> LocksBuilder {
+        LocksBuilder::new(Arc::new(backend))
+    }
+
+    /// Starts a request for the lock of `key`: a `&str`, a `String` or a [`Key`].
+    pub fn lock<K>(&self, key: K) -> LockRequest
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        LockRequest::new(self.inner.clone(), key.try_into().map_err(Into::into))
+    }
+
+    /// The store below.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.inner.core.backend
+    }
+
+    /// Releases a lock by its id, for locks whose guard was [leaked](Guard::leak). Tells whether it was still there.
+    ///
+    /// Cancel-safe: a dropped call may or may not have released the lock, and can be repeated.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn release(&self, id: &LockId) -> Result<bool, Error> {
+        Ok(self.call(Operation::Release, self.backend().release(id)).await? == Release::Released)
+    }
+
+    /// Sets a lock to end `ttl` from now by its id, for locks whose guard was [leaked](Guard::leak). Tells whether it
+    /// was still there.
+    ///
+    /// Cancel-safe: a dropped call may or may not have extended the lock, and can be repeated.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<bool, Error> {
+        let answer = self.call(Operation::Extend, self.backend().extend(id, ttl)).await?;
+        Ok(matches!(answer, Extend::Extended { .. }))
+    }
+
+    /// One call to the store within the operation timeout.
+    async fn call<T>(&self, operation: Operation, run: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let core = &self.inner.core;
+        core.within(core.settings.operation_timeout, operation, run).await
+    }
+}

@@ -1,0 +1,68 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+
+use super::Inner;
+use super::hold::Hold;
+use crate::Key;
+use crate::sync::lock;
+
+/// One flow of work that may take the same lock again while it holds it.
+///
+/// Locks are not reentrant by default: a second acquire of the same key waits, even in the same task. Pass the same
+/// owner to both with [`reentrant`](crate::LockRequest::reentrant), and the second acquire gets a nested guard on the
+/// same lease at once. The store sees one lock, which is released with the last of the guards. Clones are the same
+/// owner; different owners exclude each other.
+///
+/// ```
+/// use leasehold::{Locks, Memory, Owner};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let locks = Locks::new(Memory::new());
+/// let flow = Owner::new();
+/// let outer = locks.lock("account:1").reentrant(&flow).acquire().await?;
+/// let inner = locks.lock("account:1").reentrant(&flow).acquire().await?;
+/// assert_eq!(inner.fence(), outer.fence());
+///
+/// let other = Owner::new();
+/// assert!(locks.lock("account:1").reentrant(&other).try_acquire().await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Owner(Arc<Mutex<Held>>);
+
+type Held = HashMap<(HandleId, Key), Weak<Hold>>;
+
+/// Tells `Locks` handles apart, by address: an owner may be used with several stores.
+type HandleId = usize;
+
+impl Owner {
+    /// A new owner, different from all others.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The lease this owner holds on `key` through `locks`, entered once more.
+    pub(super) fn reenter(&self, locks: &Arc<Inner>, key: &Key) -> Option<Arc<Hold>> {
+        let lease = lock(&self.0).get(&(handle_id(locks), key.clone()))?.upgrade()?;
+        lease.enter().then_some(lease)
+    }
+
+    pub(super) fn remember(&self, locks: &Arc<Inner>, lease: &Arc<Hold>) {
+        let mut held = lock(&self.0);
+        held.retain(|_, lease| lease.strong_count() > 0);
+        held.insert((handle_id(locks), lease.key.clone()), Arc::downgrade(lease));
+    }
+}
+
+fn handle_id(locks: &Arc<Inner>) -> HandleId {
+    Arc::as_ptr(locks) as usize
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").field("held", &lock(&self.0).len()).finish()
+    }
+}

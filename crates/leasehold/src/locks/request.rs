@@ -1,0 +1,306 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::Inner;
+use super::acquire::{OnContention, Plan};
+use super::best_effort::BestEffort;
+use super::guard::Guard;
+use super::lease::Lease;
+use super::owner::Owner;
+use super::retry::{Retry, Wait};
+use crate::{AcquireRequest, Contention, Error, Holder, Key, LockId, Metadata, Steal, Ttl};
+
+/// A request for one lock, made by [`Locks::lock`](crate::Locks::lock): set what differs from the defaults, then
+/// [`acquire`](LockRequest::acquire), [`try_acquire`](LockRequest::try_acquire) or [`run`](LockRequest::run).
+///
+/// A wrong value (an empty key, a zero ttl) is reported by the call that would have used it.
+///
+/// All the calls that get a lock are cancel-safe: a dropped future leaves no lock behind, even if the store granted it
+/// at that very moment.
+#[must_use = "a request does nothing until it is acquired or run"]
+pub struct LockRequest {
+    locks: Arc<Inner>,
+    key: Result<Key, Error>,
+    /// The first wrong option.
+    wrong: Option<Error>,
+    ttl: Ttl,
+    holder: Option<Holder>,
+    metadata: Metadata,
+    steal: Steal,
+    heartbeat: bool,
+    max_hold: Option<Duration>,
+    wait: Wait,
+    retry: Retry,
+    cancel: Option<CancellationToken>,
+    owner: Option<Owner>,
+    on_contention: Option<OnContention>,
+}
+
+impl LockRequest {
+    pub(super) fn new(locks: Arc<Inner>, key: Result<Key, Error>) -> Self {
+        Self {
+            locks,
+            key,
+            wrong: None,
+            ttl: Ttl::default(),
+            holder: None,
+            metadata: Metadata::default(),
+            steal: Steal::NEVER,
+            heartbeat: true,
+            max_hold: None,
+            wait: Wait::AsRetry,
+            retry: Retry::default(),
+            cancel: None,
+            owner: None,
+            on_contention: None,
+        }
+    }
+
+    /// How long the lock lasts without renewal: a `Duration` or a [`Ttl`]. 30 seconds by default.
+    pub fn ttl<T>(mut self, ttl: T) -> Self
+    where
+        T: TryInto<Ttl>,
+        T::Error: Into<Error>,
+    {
+        if let Some(ttl) = self.checked(ttl.try_into()) {
+            self.ttl = ttl;
+        }
+        self
+    }
+
+    /// Waits up to `time` for the lock, however many tries that takes. Zero means a single try.
+    pub fn wait(mut self, time: Duration) -> Self {
+        self.wait = Wait::AtMost(time);
+        self
+    }
+
+    /// Waits until the lock is ours.
+    pub fn wait_forever(mut self) -> Self {
+        self.wait = Wait::Forever;
+        self
+    }
+
+    /// How to retry. Its `timeout` and `max_retries` count unless [`wait`](LockRequest::wait) or
+    /// [`wait_forever`](LockRequest::wait_forever) says otherwise.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Whether the lock is renewed while the guard lives. On by default. Renewals run on a thread of their own, so a
+    /// busy or blocked runtime does not lose the lock.
+    pub fn heartbeat(mut self, on: bool) -> Self {
+        self.heartbeat = on;
+        self
+    }
+
+    /// The longest the lock may be held, however often it is renewed: a stuck worker loses it then.
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = Some(time);
+        self
+    }
+
+    /// The name shown to others who want the lock. By default the handle's.
+    pub fn holder<T>(mut self, holder: T) -> Self
+    where
+        T: TryInto<Holder>,
+        T::Error: Into<Error>,
+    {
+        if let Some(holder) = self.checked(holder.try_into()) {
+            self.holder = Some(holder);
+        }
+        self
+    }
+
+    /// Notes stored with the lock: a [`Metadata`], a JSON object, or pairs of text.
+    pub fn metadata<T>(mut self, metadata: T) -> Self
+    where
+        T: TryInto<Metadata>,
+        T::Error: Into<Error>,
+    {
+        if let Some(metadata) = self.checked(metadata.try_into()) {
+            self.metadata = metadata;
+        }
+        self
+    }
+
+    /// When the lock may be taken from its holder. Never by default.
+    pub fn steal(mut self, steal: Steal) -> Self {
+        self.steal = steal;
+        self
+    }
+
+    /// Lets `owner` take the lock again while it holds it. See [`Owner`].
+    pub fn reentrant(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+
+    /// Gives up with [`Aborted`](crate::ErrorCode::Aborted) when `token` is cancelled, while waiting as well as, in
+    /// [`run`](LockRequest::run), while working.
+    pub fn cancel_on(mut self, token: &CancellationToken) -> Self {
+        self.cancel = Some(token.clone());
+        self
+    }
+
+    /// Calls `tell` each time somebody else turns out to hold the lock while this request waits for it. It must not
+    /// block.
+    pub fn on_contention(mut self, tell: impl Fn(&Contention) + Send + Sync + 'static) -> Self {
+        self.on_contention = Some(Arc::new(tell));
+        self
+    }
+
+    /// If the lock cannot be had in time, go on without it: see [`BestEffort`].
+    pub fn best_effort(self) -> BestEffort {
+        BestEffort::new(self)
+    }
+
+    /// Tries once, and returns `None` if somebody else holds the lock.
+    ///
+    /// ```
+    /// # use leasehold::{Locks, Memory};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let locks = Locks::new(Memory::new());
+    /// let Some(guard) = locks.lock("cron:daily").try_acquire().await? else { return Ok(()) };
+    /// // only one of us is here
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument), [`Aborted`](crate::ErrorCode::Aborted), or the store's
+    /// error.
+    pub async fn try_acquire(self) -> Result<Option<Guard>, Error> {
+        Ok(self.try_acquire_or_see().await?.ok())
+    }
+
+    /// Tries once, and tells who holds the lock if somebody else does.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](LockRequest::try_acquire). That the lock is held is not an error but the inner `Err`.
+    pub async fn try_acquire_or_see(self) -> Result<Result<Guard, Contention>, Error> {
+        let plan = self.plan()?;
+        let span = tracing::debug_span!("try_acquire", key = %plan.request.key.hash_id());
+        plan.try_once().instrument(span).await
+    }
+
+    /// Waits for the lock: 5 seconds unless told otherwise.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::{ErrorCode, Locks, Memory};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let locks = Locks::new(Memory::new());
+    /// let guard = locks.lock("report").acquire().await?;
+    ///
+    /// let error = locks.lock("report").wait(Duration::from_millis(20)).acquire().await.unwrap_err();
+    /// assert_eq!(error.code(), ErrorCode::AcquisitionTimeout);
+    /// assert!(error.contention().is_some(), "tells who holds it and since when");
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AcquisitionTimeout`](crate::ErrorCode::AcquisitionTimeout) if somebody else held the lock all the while; the
+    /// store's error if it kept failing; [`InvalidArgument`](crate::ErrorCode::InvalidArgument);
+    /// [`Aborted`](crate::ErrorCode::Aborted).
+    pub async fn acquire(self) -> Result<Guard, Error> {
+        if matches!(self.wait, Wait::AtMost(Duration::ZERO)) {
+            let seen = self.try_acquire_or_see().await?;
+            return seen.map_err(|contention| Error::acquisition_timeout(Duration::ZERO, Some(contention)));
+        }
+        let plan = self.plan()?;
+        let span = tracing::debug_span!("acquire", key = %plan.request.key.hash_id());
+        plan.acquire().instrument(span).await
+    }
+
+    /// Waits for the lock, runs `work` under it, and releases it. If the lock is lost, the work is dropped at its next
+    /// `await`, before anybody else can be granted the lock.
+    ///
+    /// ```
+    /// # use leasehold::{Fence, Locks, Memory};
+    /// # async fn charge(fence: Fence) -> String { fence.to_string() }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let locks = Locks::new(Memory::new());
+    /// let receipt = locks.lock("payment:42").run(|lease| async move { charge(lease.fence()).await }).await?;
+    /// # assert_eq!(receipt.len(), 15);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Work that blocks its thread cannot be stopped; let it check [`Lease::state`] or [`Lease::ensure`] on its way.
+    /// A release that fails after the work is done does not take the result away: it is reported to the
+    /// `on_release_error` hook.
+    ///
+    /// Cancel-safe: dropping the future drops the work and releases the lock in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](LockRequest::acquire); [`LockLost`](crate::ErrorCode::LockLost) or
+    /// [`Aborted`](crate::ErrorCode::Aborted) if the work was stopped.
+    pub async fn run<T, F, Fut>(self, work: F) -> Result<T, Error>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let cancel = self.cancel.clone();
+        self.acquire().await?.run(cancel, work).await
+    }
+
+    fn checked<T, E: Into<Error>>(&mut self, value: Result<T, E>) -> Option<T> {
+        match value {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.wrong.get_or_insert(error.into());
+                None
+            }
+        }
+    }
+
+    fn plan(self) -> Result<Plan, Error> {
+        let key = self.key?;
+        if let Some(error) = self.wrong {
+            return Err(error);
+        }
+        if self.max_hold.is_some_and(|time| time.is_zero()) {
+            return Err(Error::invalid("max_hold is zero"));
+        }
+        let request = AcquireRequest {
+            key,
+            lock_id: LockId::random()?,
+            ttl: self.ttl,
+            holder: self.holder.unwrap_or_else(|| self.locks.holder.clone()),
+            metadata: self.metadata,
+            steal: self.steal,
+        };
+        Ok(Plan {
+            inner: self.locks,
+            request: Arc::new(request),
+            heartbeat: self.heartbeat,
+            max_hold: self.max_hold,
+            wait: self.wait,
+            retry: self.retry,
+            cancel: self.cancel,
+            owner: self.owner,
+            on_contention: self.on_contention,
+        })
+    }
+}
+
+impl fmt::Debug for LockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockRequest").field("key", &self.key).field("ttl", &self.ttl).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,55 @@
+use super::Locks;
+use crate::Error;
+
+impl Locks {
+    /// Releases all the locks held through this handle, and tells how many. Their guards are lost from this moment on.
+    ///
+    /// Cancel-safe: what was begun goes on in the background.
+    ///
+    /// # Errors
+    ///
+    /// The first error of a release that failed; the others were still tried.
+    pub async fn release_all(&self) -> Result<usize, Error> {
+        let core = &self.inner.core;
+        let held = core.held();
+        if held.is_empty() {
+            return Ok(0);
+        }
+        let keeper = self.inner.keeper()?;
+        let mut outcomes = Vec::with_capacity(held.len());
+        for hold in held {
+            if core.give_back(&hold).1 {
+                outcomes.push(keeper.release(core, hold));
+            }
+        }
+        let mut released = 0;
+        let mut failed = None;
+        for outcome in outcomes {
+            match outcome.await {
+                Ok(Ok(())) => released += 1,
+                Ok(Err(error)) => {
+                    failed.get_or_insert(error);
+                }
+                Err(_) => {}
+            }
+        }
+        failed.map_or(Ok(released), Err)
+    }
+
+    /// Ends the use of this handle: waiting requests fail with [`Aborted`](crate::ErrorCode::Aborted), as do new ones;
+    /// all locks are released; and what goes on in the background is finished. Call it before the program ends.
+    ///
+    /// Cancel-safe: what was begun goes on in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`release_all`](Locks::release_all).
+    pub async fn shutdown(&self) -> Result<usize, Error> {
+        let core = &self.inner.core;
+        core.closing.cancel();
+        let released = self.release_all().await;
+        core.background.close();
+        core.background.wait().await;
+        released
+    }
+}
