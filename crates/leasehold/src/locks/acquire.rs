@@ -64,7 +64,7 @@ impl Plan {
         let started = self.inner.core.now();
         let result = self.wait_and_acquire(started).await;
         let outcome = if result.is_ok() { "acquired" } else { "gave_up" };
-        self.inner.core.settings.metrics.waited(self.waited(started), outcome);
+        self.inner.core.settings.metrics.waited(|| self.waited(started), outcome);
         result
     }
 
@@ -259,10 +259,10 @@ impl Waiting<'_> {
                     // The store closed it. Polling goes on at the usual pace until there is a new one.
                     self.subscription = None;
                     self.retries += 1;
-                    core.sleep_until(Some(core.now() + self.plan.retry.delay_after(self.retries))).await;
+                    core.sleep(self.plan.retry.delay_after(self.retries)).await;
                 }
             }
-            () = core.sleep_until(Some(core.now() + pause)) => self.retries += 1,
+            () = core.sleep(pause) => self.retries += 1,
         }
     }
 }

@@ -53,11 +53,11 @@ impl<'a> Attempt<'a> {
 
     /// The moment from which a grant counts.
     pub(super) fn counts_from(&self) -> Instant {
-        let now = self.inner.core.now();
-        if self.inner.core.settings.planted(PlantedBug::CountFromAnswer) {
-            return now;
+        let core = &self.inner.core;
+        match self.not_before {
+            Some(sent) if !core.settings.planted(PlantedBug::CountFromAnswer) => sent,
+            _ => core.now(),
         }
-        self.not_before.unwrap_or(now)
     }
 
     /// Makes a grant whose request was sent long ago last a full ttl again. False if it is gone already.

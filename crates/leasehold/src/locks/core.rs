@@ -59,6 +59,11 @@ impl Core {
         }
     }
 
+    /// Sleeps for `time`, counted from the first poll: a clock that nobody waits for is not read.
+    pub(super) async fn sleep(&self, time: Duration) {
+        self.settings.clock.sleep_until(self.now() + time).await;
+    }
+
     /// Runs an operation of the store for at most `timeout`.
     pub(super) async fn within<T>(
         &self,
@@ -69,7 +74,7 @@ impl Core {
         tokio::select! {
             biased;
             result = run => result,
-            () = self.settings.clock.sleep_until(self.now() + timeout) => Err(Error::timed_out(operation, timeout)),
+            () = self.sleep(timeout) => Err(Error::timed_out(operation, timeout)),
         }
     }
 
@@ -91,8 +96,9 @@ impl Core {
         }
     }
 
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        lock(&self.schedule).next()
+    /// When the keeper must look next. It sleeps until then.
+    pub(super) fn plan(&self) -> Option<Instant> {
+        lock(&self.schedule).plan()
     }
 
     pub(super) fn take_due(&self) -> Vec<Arc<Hold>> {
@@ -109,7 +115,7 @@ impl Core {
         let (loss, first) = hold.end(Loss::Released);
         self.forget(hold);
         if first {
-            self.settings.metrics.held(self.now().saturating_duration_since(hold.granted));
+            self.settings.metrics.held(|| self.now().saturating_duration_since(hold.granted));
         }
         let tell = match loss {
             // Past the deadline the record may still be in the way of others, for the rest of the tolerance.
@@ -126,7 +132,7 @@ impl Core {
         self.forget(hold);
         if first && loss != Loss::Released {
             tracing::warn!(key = %hold.key.hash_id(), fence = %hold.fence, reason = loss.as_str(), "lock lost");
-            self.settings.metrics.held(self.now().saturating_duration_since(hold.granted));
+            self.settings.metrics.held(|| self.now().saturating_duration_since(hold.granted));
             self.settings.metrics.lost(loss);
             self.queue.wake(&hold.key);
         }
@@ -176,7 +182,7 @@ impl Core {
                 Ok(Release::Absent(_)) => break Err(Error::lost(Loss::Gone)),
                 Err(error) if error.is_retryable() && self.now() + RELEASE_RETRY < until => {
                     may_have_arrived |= error.outcome_unknown();
-                    self.settings.clock.sleep_until(self.now() + RELEASE_RETRY).await;
+                    self.sleep(RELEASE_RETRY).await;
                 }
                 Err(error) => break Err(error),
             }

@@ -65,7 +65,7 @@ async fn keep(core: Arc<Core>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     let core = &store.core;
     let hear = tokio::spawn(hear_of_taken_locks(store.clone()));
     loop {
-        let due = core.next_due();
+        let due = core.plan();
         tokio::select! {
             job = jobs.recv() => match job {
                 Some(job) => {

@@ -19,15 +19,15 @@ impl LockMetrics {
         Self { on: true }
     }
 
-    pub(super) fn waited(self, time: Duration, outcome: &'static str) {
+    pub(super) fn waited(self, time: impl FnOnce() -> Duration, outcome: &'static str) {
         if self.on {
-            histogram!("leasehold_wait_seconds", "outcome" => outcome).record(time);
+            histogram!("leasehold_wait_seconds", "outcome" => outcome).record(time());
         }
     }
 
-    pub(super) fn held(self, time: Duration) {
+    pub(super) fn held(self, time: impl FnOnce() -> Duration) {
         if self.on {
-            histogram!("leasehold_hold_seconds").record(time);
+            histogram!("leasehold_hold_seconds").record(time());
         }
     }
 

@@ -10,6 +10,8 @@ use crate::LockId;
 pub(super) struct Schedule {
     holds: HashMap<LockId, Entry>,
     by_due: BTreeSet<(Instant, LockId)>,
+    /// When the keeper will look next by itself; `None` if it sleeps until it is woken.
+    planned: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -20,7 +22,8 @@ struct Entry {
 }
 
 impl Schedule {
-    /// Adds a hold, or sets a new time for one that is there. Tells whether it is due before all others.
+    /// Adds a hold, or sets a new time for one that is there. Tells whether the keeper must be woken for it. It need
+    /// not be in most cases, and a wake-up costs more than all the rest of taking a lock.
     pub(super) fn set(&mut self, hold: Arc<Hold>, due: Instant) -> bool {
         let id = hold.lock_id;
         let before = self.holds.insert(id, Entry { hold, due: Some(due) });
@@ -28,7 +31,7 @@ impl Schedule {
             self.by_due.remove(&(before, id));
         }
         self.by_due.insert((due, id));
-        self.next() == Some(due)
+        self.planned.is_none_or(|planned| due < planned)
     }
 
     /// Like [`set`](Schedule::set), but only for a hold that is still there.
@@ -50,8 +53,10 @@ impl Schedule {
         self.holds.values().map(|entry| entry.hold.clone()).collect()
     }
 
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.by_due.first().map(|(due, _)| *due)
+    /// When the keeper must look next. It sleeps until then.
+    pub(super) fn plan(&mut self) -> Option<Instant> {
+        self.planned = self.by_due.first().map(|(due, _)| *due);
+        self.planned
     }
 
     /// The holds that are due; they stay in the schedule without a time until [`reset`](Schedule::reset).

@@ -10,14 +10,14 @@ use crate::backend::{
 };
 use crate::clock::Clock;
 use crate::sync::lock;
-use crate::{Error, Fence, Key, LockId, Loss, TIME_TOLERANCE, Timestamp, Ttl};
+use crate::{Error, Fence, Key, LockId, Loss, Timestamp, Ttl};
 
 /// Enough that two of a few dozen threads seldom meet, few enough that an empty store is small.
 const SHARDS: usize = 64;
 
-/// Dead records are kept this long past the tolerance, so that nobody can mistake one that is being looked at for one
-/// that was swept.
-const SWEEP_AFTER: Duration = Duration::from_secs(2);
+/// Dead records are kept for more than two seconds past the tolerance: the rule of every store, which elsewhere keeps a
+/// sweep from meeting an extend that is on its way.
+const SWEEP_AFTER: Duration = Duration::from_millis(2001);
 
 /// A reader of taken locks that falls this far behind is told that it missed some.
 const TAKEN_BACKLOG: usize = 1024;
@@ -244,7 +244,7 @@ impl Store {
         let mut shard = lock(&self.keys[shard % SHARDS]);
         let before = shard.records.len();
         shard.records.retain(|_, record| {
-            let keep = now.since(record.expires_at) <= TIME_TOLERANCE + SWEEP_AFTER;
+            let keep = (record.expires_at + SWEEP_AFTER).is_live(now);
             if !keep {
                 self.id_shard(&record.lock_id).remove(&record.lock_id);
             }

@@ -1,0 +1,161 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{
+    Acquire, AcquireRequest, Backend, Contention, Event, Extend, Grant, Holder, Key, LockId, LookupBy, Record, Release,
+    Subscription, TIME_TOLERANCE, Timestamp, Ttl,
+};
+
+use crate::Harness;
+
+/// A ttl, in milliseconds, that never runs out during a case.
+pub(super) const LONG: u64 = 60_000;
+/// A ttl, in milliseconds, that is waited for.
+pub(super) const SHORT: u64 = 300;
+/// How long an event may take: it is a hint, so nobody is promised more than that it usually comes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// On top of the time after which a lock is free, for clocks that are read at slightly different moments.
+const MARGIN: Duration = Duration::from_millis(300);
+
+/// What a case works with: the store through two handles, and the words in which cases are written.
+pub(super) struct Context {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) peer: Arc<dyn Backend>,
+    harness: Arc<dyn Harness>,
+}
+
+impl Context {
+    pub(super) fn new(harness: Arc<dyn Harness>) -> Self {
+        Self { backend: harness.backend(), peer: harness.peer(), harness }
+    }
+
+    pub(super) fn key(&self, name: &str) -> Key {
+        self.harness.key(name)
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.harness.namespace()
+    }
+
+    pub(super) async fn pass(&self, millis: u64) {
+        self.harness.pass(Duration::from_millis(millis)).await;
+    }
+
+    /// Lets so much time pass that a lock granted or extended for `ttl` before is free.
+    pub(super) async fn until_free(&self, ttl: u64) {
+        self.harness.pass(Duration::from_millis(ttl) + TIME_TOLERANCE + MARGIN).await;
+    }
+
+    /// The earliest time the store's clock may show.
+    pub(super) fn earliest(&self) -> Timestamp {
+        let slack = u64::try_from(self.harness.clock_slack().as_micros()).expect("the slack is short");
+        Timestamp::from_micros(self.harness.now().as_micros() - slack)
+    }
+
+    /// The latest time the store's clock may show.
+    pub(super) fn latest(&self) -> Timestamp {
+        self.harness.now() + self.harness.clock_slack()
+    }
+
+    /// Takes `key` under a new lock id.
+    pub(super) async fn take(&self, key: &Key, millis: u64) -> Grant {
+        granted(&self.backend, &request(key, millis)).await
+    }
+
+    pub(super) async fn record(&self, key: &Key) -> Option<Record> {
+        self.backend.lookup(LookupBy::Key(key)).await.expect("lookup by key answers")
+    }
+
+    pub(super) async fn record_of(&self, id: &LockId) -> Option<Record> {
+        self.backend.lookup(LookupBy::Id(id)).await.expect("lookup by id answers")
+    }
+
+    pub(super) async fn is_locked(&self, key: &Key) -> bool {
+        self.backend.is_locked(key).await.expect("is_locked answers")
+    }
+}
+
+pub(super) fn ttl(millis: u64) -> Ttl {
+    Ttl::from_millis(millis).expect("a valid ttl")
+}
+
+pub(super) fn new_id() -> LockId {
+    LockId::random().expect("random bytes")
+}
+
+pub(super) fn holder(name: &str) -> Holder {
+    Holder::new(name).expect("a valid holder")
+}
+
+/// A request for `key` under a new lock id.
+pub(super) fn request(key: &Key, millis: u64) -> AcquireRequest {
+    AcquireRequest::new(key.clone(), new_id(), ttl(millis))
+}
+
+pub(super) async fn acquire(store: &Arc<dyn Backend>, request: &AcquireRequest) -> Acquire {
+    store.acquire(request).await.expect("acquire answers")
+}
+
+/// An acquire that must be granted.
+pub(super) async fn granted(store: &Arc<dyn Backend>, request: &AcquireRequest) -> Grant {
+    match acquire(store, request).await {
+        Acquire::Granted(grant) => {
+            assert_eq!(grant.lock_id, request.lock_id, "the grant carries the lock id of its request");
+            grant
+        }
+        Acquire::Held(contention) => panic!("the lock should be free, but is {contention}"),
+    }
+}
+
+/// An acquire that must be refused.
+pub(super) async fn refused(store: &Arc<dyn Backend>, request: &AcquireRequest) -> Contention {
+    match acquire(store, request).await {
+        Acquire::Held(contention) => contention,
+        Acquire::Granted(grant) => panic!("the lock is held, but was given away: {grant:?}"),
+    }
+}
+
+pub(super) async fn release(store: &Arc<dyn Backend>, id: &LockId) -> Release {
+    store.release(id).await.expect("release answers")
+}
+
+/// A release that must succeed.
+pub(super) async fn released(store: &Arc<dyn Backend>, id: &LockId) {
+    assert_eq!(release(store, id).await, Release::Released, "the lock is held, so it is released");
+}
+
+/// A release that must find nothing to release.
+pub(super) async fn not_released(store: &Arc<dyn Backend>, id: &LockId) {
+    let answer = release(store, id).await;
+    assert!(matches!(answer, Release::Absent(_)), "nothing to release, but the answer is {answer:?}");
+}
+
+/// An extend that must succeed; the new expiry.
+pub(super) async fn extended(store: &Arc<dyn Backend>, id: &LockId, millis: u64) -> Timestamp {
+    match store.extend(id, ttl(millis)).await.expect("extend answers") {
+        Extend::Extended { expires_at } => expires_at,
+        Extend::Absent(absence) => panic!("the lock is held, but extend found it {absence:?}"),
+    }
+}
+
+/// An extend that must find nothing to extend.
+pub(super) async fn not_extended(store: &Arc<dyn Backend>, id: &LockId, millis: u64) {
+    let answer = store.extend(id, ttl(millis)).await.expect("extend answers");
+    assert!(matches!(answer, Extend::Absent(_)), "nothing to extend, but the answer is {answer:?}");
+}
+
+/// The next event, which must come.
+pub(super) async fn event(subscription: &mut Subscription) -> Event {
+    tokio::time::timeout(PATIENCE, subscription.next())
+        .await
+        .expect("an event comes within five seconds")
+        .expect("the subscription is not closed")
+}
+
+/// Whether nothing happens for a moment. That something may have been missed is nothing.
+pub(super) async fn silent(subscription: &mut Subscription) -> bool {
+    let moment = tokio::time::timeout(Duration::from_millis(200), async {
+        while let Some(Event::Missed) = subscription.next().await {}
+    });
+    moment.await.is_err()
+}

@@ -1,0 +1,77 @@
+//! Extending replaces the expiry of a lock that is still held, and does nothing else.
+
+use super::context::{Context, LONG, SHORT, extended, granted, new_id, not_extended, refused, released, request, ttl};
+use super::group;
+
+group!("extend":
+    sets_the_expiry_to_the_stores_time_plus_ttl,
+    may_shorten,
+    keeps_everything_else,
+    holds_off_rivals_past_the_first_expiry,
+    never_recreates,
+    never_recreates_an_expired_lock,
+    a_lock_may_expire_after_an_extend,
+);
+
+async fn sets_the_expiry_to_the_stores_time_plus_ttl(cx: &Context) {
+    let key = cx.key("replaced");
+    let grant = cx.take(&key, LONG).await;
+    cx.pass(30).await;
+    let earliest = cx.earliest();
+    let expires_at = extended(&cx.backend, &grant.lock_id, LONG).await;
+    assert!(expires_at >= earliest.expiry(ttl(LONG)), "expires too early");
+    assert!(expires_at <= cx.latest().expiry(ttl(LONG)), "expires too late");
+    assert_eq!(cx.record(&key).await.expect("the lock is held").expires_at, expires_at);
+}
+
+async fn may_shorten(cx: &Context) {
+    let grant = cx.take(&cx.key("shortened"), LONG).await;
+    let expires_at = extended(&cx.backend, &grant.lock_id, LONG / 2).await;
+    assert!(expires_at < grant.expires_at);
+}
+
+async fn keeps_everything_else(cx: &Context) {
+    let key = cx.key("kept");
+    let grant = cx.take(&key, LONG).await;
+    let mut expected = cx.record(&key).await.expect("the lock is held");
+    cx.pass(30).await;
+    expected.expires_at = extended(&cx.peer, &grant.lock_id, LONG * 2).await;
+    assert_eq!(cx.record(&key).await, Some(expected.clone()));
+    assert_eq!(cx.record_of(&grant.lock_id).await, Some(expected));
+}
+
+async fn holds_off_rivals_past_the_first_expiry(cx: &Context) {
+    let key = cx.key("prolonged");
+    let grant = cx.take(&key, SHORT).await;
+    extended(&cx.backend, &grant.lock_id, LONG).await;
+    cx.until_free(SHORT).await;
+    refused(&cx.peer, &request(&key, LONG)).await;
+    released(&cx.backend, &grant.lock_id).await;
+}
+
+async fn never_recreates(cx: &Context) {
+    let key = cx.key("released");
+    let grant = cx.take(&key, LONG).await;
+    released(&cx.backend, &grant.lock_id).await;
+    not_extended(&cx.backend, &grant.lock_id, LONG).await;
+    not_extended(&cx.backend, &new_id(), LONG).await;
+    assert!(!cx.is_locked(&key).await);
+    granted(&cx.peer, &request(&key, LONG)).await;
+}
+
+async fn never_recreates_an_expired_lock(cx: &Context) {
+    let key = cx.key("expired");
+    let grant = cx.take(&key, SHORT).await;
+    cx.until_free(SHORT).await;
+    not_extended(&cx.backend, &grant.lock_id, LONG).await;
+    assert!(!cx.is_locked(&key).await);
+    granted(&cx.peer, &request(&key, LONG)).await;
+}
+
+async fn a_lock_may_expire_after_an_extend(cx: &Context) {
+    let key = cx.key("shortened");
+    let grant = cx.take(&key, LONG).await;
+    extended(&cx.backend, &grant.lock_id, SHORT).await;
+    cx.until_free(SHORT).await;
+    granted(&cx.peer, &request(&key, LONG)).await;
+}

@@ -1,0 +1,124 @@
+//! Those who wait are woken, and those who lost their lock are told.
+
+use leasehold::{AcquireRequest, Event, LockId, Loss, Steal, Subscription, Topic};
+
+use super::context::{Context, LONG, PATIENCE, event, granted, released, request, silent};
+use super::group;
+
+group!("wakeups":
+    release_wakes_a_subscriber_on_the_peer,
+    release_wakes_every_subscriber,
+    nothing_is_missed_between_subscribe_and_release,
+    steal_tells_the_victim,
+    force_release_wakes_and_tells,
+    unrelated_keys_do_not_wake,
+    a_store_that_cannot_push_stays_silent,
+);
+
+/// Waits until `subscription` says that `lock_id` is dead, and how that came about.
+async fn told(subscription: &mut Subscription, lock_id: LockId) -> Loss {
+    let told = async {
+        loop {
+            match subscription.next().await {
+                // Other cases may use the same server, and this topic is about every key.
+                Some(Event::Taken { lock_id: dead, how }) if dead == lock_id => return how,
+                Some(_) => {}
+                None => panic!("the subscription was closed"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, told).await.expect("the holder is told within five seconds")
+}
+
+async fn release_wakes_a_subscriber_on_the_peer(cx: &Context) {
+    if !cx.backend.capabilities().wake_ups {
+        return;
+    }
+    let key = cx.key("awaited");
+    let grant = cx.take(&key, LONG).await;
+    let mut freed = cx.peer.subscribe(Topic::Freed(&key)).await.expect("subscribe answers");
+    released(&cx.backend, &grant.lock_id).await;
+    assert!(matches!(event(&mut freed).await, Event::Freed | Event::Missed));
+}
+
+async fn release_wakes_every_subscriber(cx: &Context) {
+    if !cx.backend.capabilities().wake_ups {
+        return;
+    }
+    let key = cx.key("popular");
+    let grant = cx.take(&key, LONG).await;
+    let mut subscriptions = Vec::new();
+    for subscriber in 0..6 {
+        let store = if subscriber % 2 == 0 { &cx.backend } else { &cx.peer };
+        subscriptions.push(store.subscribe(Topic::Freed(&key)).await.expect("subscribe answers"));
+    }
+    released(&cx.peer, &grant.lock_id).await;
+    for subscription in &mut subscriptions {
+        assert!(matches!(event(subscription).await, Event::Freed | Event::Missed));
+    }
+}
+
+async fn nothing_is_missed_between_subscribe_and_release(cx: &Context) {
+    if !cx.backend.capabilities().wake_ups {
+        return;
+    }
+    for round in 0..20 {
+        let key = cx.key(&format!("prompt-{round}"));
+        let grant = cx.take(&key, LONG).await;
+        let mut freed = cx.peer.subscribe(Topic::Freed(&key)).await.expect("subscribe answers");
+        released(&cx.backend, &grant.lock_id).await;
+        event(&mut freed).await;
+    }
+}
+
+async fn steal_tells_the_victim(cx: &Context) {
+    if !cx.backend.capabilities().wake_ups {
+        return;
+    }
+    let key = cx.key("stolen");
+    let mut taken = cx.backend.subscribe(Topic::Taken).await.expect("subscribe answers");
+    let victim = cx.take(&key, LONG).await;
+    let thief = AcquireRequest { steal: Steal::NEVER.from_same_holder(), ..request(&key, LONG) };
+    granted(&cx.peer, &thief).await;
+    assert_eq!(told(&mut taken, victim.lock_id).await, Loss::Stolen);
+}
+
+async fn force_release_wakes_and_tells(cx: &Context) {
+    if !cx.backend.capabilities().wake_ups {
+        return;
+    }
+    let key = cx.key("forced");
+    let mut taken = cx.backend.subscribe(Topic::Taken).await.expect("subscribe answers");
+    let mut freed = cx.backend.subscribe(Topic::Freed(&key)).await.expect("subscribe answers");
+    let victim = cx.take(&key, LONG).await;
+    cx.peer.force_release(&key).await.expect("force_release answers");
+    assert_eq!(told(&mut taken, victim.lock_id).await, Loss::ForceReleased);
+    assert!(matches!(event(&mut freed).await, Event::Freed | Event::Missed));
+}
+
+async fn unrelated_keys_do_not_wake(cx: &Context) {
+    if !cx.backend.capabilities().wake_ups {
+        return;
+    }
+    let (busy, quiet) = (cx.key("busy"), cx.key("quiet"));
+    cx.take(&quiet, LONG).await;
+    let grant = cx.take(&busy, LONG).await;
+    let mut from_busy = cx.peer.subscribe(Topic::Freed(&busy)).await.expect("subscribe answers");
+    let mut from_quiet = cx.peer.subscribe(Topic::Freed(&quiet)).await.expect("subscribe answers");
+    released(&cx.backend, &grant.lock_id).await;
+    event(&mut from_busy).await;
+    assert!(silent(&mut from_quiet).await, "woken by the release of another key");
+}
+
+async fn a_store_that_cannot_push_stays_silent(cx: &Context) {
+    if cx.backend.capabilities().wake_ups {
+        return;
+    }
+    let key = cx.key("silent");
+    let mut freed = cx.peer.subscribe(Topic::Freed(&key)).await.expect("subscribe answers");
+    let mut taken = cx.peer.subscribe(Topic::Taken).await.expect("subscribe answers");
+    let grant = cx.take(&key, LONG).await;
+    released(&cx.backend, &grant.lock_id).await;
+    assert!(silent(&mut freed).await, "the store can push after all");
+    assert!(silent(&mut taken).await, "the store can push after all");
+}

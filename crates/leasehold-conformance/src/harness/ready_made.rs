@@ -1,0 +1,90 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold::{Backend, ManualClock, Timestamp};
+
+use super::{Harness, unique_namespace};
+
+/// A store whose time is a [`ManualClock`]: no case ever sleeps, and times are checked to the millisecond.
+#[derive(Debug)]
+pub struct ManualHarness {
+    backend: Arc<dyn Backend>,
+    peer: Arc<dyn Backend>,
+    clock: ManualClock,
+    namespace: String,
+}
+
+impl ManualHarness {
+    /// A harness over two handles on one store that runs on `clock`.
+    pub fn new(backend: Arc<dyn Backend>, peer: Arc<dyn Backend>, clock: &ManualClock) -> Self {
+        Self { backend, peer, clock: clock.clone(), namespace: unique_namespace() }
+    }
+}
+
+#[async_trait]
+impl Harness for ManualHarness {
+    fn backend(&self) -> Arc<dyn Backend> {
+        self.backend.clone()
+    }
+
+    fn peer(&self) -> Arc<dyn Backend> {
+        self.peer.clone()
+    }
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        // Whoever waits for the clock gets a turn before the caller looks at what happened.
+        tokio::task::yield_now().await;
+    }
+
+    fn clock_slack(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A store on this host's clock, such as a server on this machine: cases sleep where time must pass.
+#[derive(Debug)]
+pub struct RealHarness {
+    backend: Arc<dyn Backend>,
+    peer: Arc<dyn Backend>,
+    namespace: String,
+}
+
+impl RealHarness {
+    /// A harness over two handles on one store, each with a connection of its own.
+    pub fn new(backend: Arc<dyn Backend>, peer: Arc<dyn Backend>) -> Self {
+        Self { backend, peer, namespace: unique_namespace() }
+    }
+}
+
+#[async_trait]
+impl Harness for RealHarness {
+    fn backend(&self) -> Arc<dyn Backend> {
+        self.backend.clone()
+    }
+
+    fn peer(&self) -> Arc<dyn Backend> {
+        self.peer.clone()
+    }
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+}

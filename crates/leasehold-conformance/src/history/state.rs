@@ -1,0 +1,178 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use leasehold::TIME_TOLERANCE;
+
+use super::{Violation, What};
+
+/// The store's clock counts whole milliseconds and is not the clock of the history, so that a grant may seem this much
+/// earlier than it was.
+const SLACK: Duration = Duration::from_millis(50);
+
+/// What is known of one key at one point of the history.
+#[derive(Debug, Default)]
+pub(super) struct KeyState {
+    locks: BTreeMap<String, Lock>,
+    fences: BTreeSet<u64>,
+    /// Steals and forced releases that were sent and not answered: any lock may be ended by one of them.
+    interventions: u32,
+}
+
+/// What is known of one lock at one point of the history.
+#[derive(Debug, Default)]
+struct Lock {
+    may_steal: bool,
+    /// The highest fence that was answered before this lock was asked for.
+    floor: Option<u64>,
+    fence: Option<u64>,
+    /// Until when its holder counts on it.
+    deadline: u64,
+    /// Its holder gave it up or noticed the loss.
+    ended: bool,
+    releases_sent: u32,
+    released: bool,
+    /// A higher fence was granted to somebody else.
+    superseded: bool,
+    /// A steal or a forced release that was under way at some moment since it was asked for may have ended it.
+    intervened: bool,
+    /// It was dead when its latest extend was sent.
+    extend_too_late: bool,
+    /// It was dead when its latest release was sent.
+    release_too_late: bool,
+}
+
+impl KeyState {
+    /// Takes in the next event of `key`; the broken promises that it shows go to `broken`.
+    pub(super) fn apply(&mut self, key: &str, lock: &str, at: u64, what: What, broken: &mut Vec<Violation>) {
+        match what {
+            What::AcquireSent { may_steal } => self.asked(lock, may_steal),
+            What::Held => self.answered(lock),
+            What::Granted { fence, deadline } => self.granted(key, lock, at, (fence, deadline), broken),
+            What::ForceSent => self.intervene(lock),
+            What::ForceAnswered => self.interventions = self.interventions.saturating_sub(1),
+            What::Extended { deadline } => {
+                let state = self.locks.entry(lock.to_owned()).or_default();
+                state.deadline = deadline;
+                if state.extend_too_late {
+                    broken.push(Violation::Resurrected { key: key.to_owned(), lock: lock.to_owned() });
+                }
+                self.check_overlap(key, lock, at, broken);
+            }
+            _ => {
+                let state = self.locks.entry(lock.to_owned()).or_default();
+                if let Some(violation) = state.apply(key, lock, at, what) {
+                    broken.push(violation);
+                }
+            }
+        }
+    }
+
+    fn asked(&mut self, lock: &str, may_steal: bool) {
+        let floor = self.fences.last().copied();
+        let intervened = self.interventions > 0;
+        let state = self.locks.entry(lock.to_owned()).or_default();
+        state.may_steal = may_steal;
+        state.intervened |= intervened;
+        // A repeated acquire may be answered with the first grant.
+        if state.fence.is_none() {
+            state.floor = floor;
+        }
+        if may_steal {
+            self.intervene(lock);
+        }
+    }
+
+    /// From now on any lock of the key may be taken from its holder, except by itself.
+    fn intervene(&mut self, by: &str) {
+        self.interventions += 1;
+        for (name, lock) in &mut self.locks {
+            lock.intervened |= name != by;
+        }
+    }
+
+    /// The acquire of `lock` is no longer under way.
+    fn answered(&mut self, lock: &str) {
+        if self.locks.get(lock).is_some_and(|state| state.may_steal) {
+            self.interventions = self.interventions.saturating_sub(1);
+        }
+    }
+
+    fn granted(&mut self, key: &str, lock: &str, at: u64, grant: (u64, u64), broken: &mut Vec<Violation>) {
+        let (fence, deadline) = grant;
+        self.answered(lock);
+        let state = self.locks.entry(lock.to_owned()).or_default();
+        if let Some(first) = state.fence {
+            if first != fence {
+                broken.push(Violation::GrantChanged { key: key.to_owned(), lock: lock.to_owned() });
+            }
+            return;
+        }
+        (state.fence, state.deadline) = (Some(fence), deadline);
+        if let Some(before) = state.floor.filter(|floor| *floor > fence) {
+            broken.push(Violation::FenceWentBack { key: key.to_owned(), before, after: fence });
+        }
+        if !self.fences.insert(fence) {
+            broken.push(Violation::FenceRepeated { key: key.to_owned(), fence });
+        }
+        self.check_overlap(key, lock, at, broken);
+        for (name, other) in &mut self.locks {
+            other.superseded |= name != lock && other.fence.is_some_and(|before| before < fence);
+        }
+    }
+
+    /// Nobody else may count on the key now that `lock` does.
+    fn check_overlap(&self, key: &str, lock: &str, at: u64, broken: &mut Vec<Violation>) {
+        let Some(new) = self.locks.get(lock).filter(|new| !new.ended && new.deadline > at) else { return };
+        let tolerance = u64::try_from((TIME_TOLERANCE - SLACK).as_nanos()).unwrap_or(u64::MAX);
+        for (name, other) in &self.locks {
+            // A lock that is extended may have been stolen before the answer arrived.
+            let intervened = other.intervened || (new.intervened && other.fence > new.fence);
+            if name == lock || other.fence.is_none() || other.ended || intervened {
+                continue;
+            }
+            let (key, first, second) = (key.to_owned(), name.clone(), lock.to_owned());
+            if at < other.deadline {
+                broken.push(Violation::Overlap { key, first, second });
+            } else if !other.superseded && other.fence < new.fence && at < other.deadline.saturating_add(tolerance) {
+                broken.push(Violation::TakenTooEarly { key, first, second });
+            }
+        }
+    }
+}
+
+impl Lock {
+    fn apply(&mut self, key: &str, lock: &str, at: u64, what: What) -> Option<Violation> {
+        let (key, lock) = (key.to_owned(), lock.to_owned());
+        match what {
+            What::ReleaseSent => {
+                self.release_too_late = self.released || self.superseded;
+                self.releases_sent += 1;
+                self.ended = true;
+            }
+            What::ExtendSent { deadline } => {
+                self.extend_too_late = self.released || self.superseded;
+                // It may take effect without an answer, and it may shorten.
+                self.deadline = self.deadline.min(deadline);
+            }
+            What::Released if self.released => return Some(Violation::ReleasedTwice { key, lock }),
+            What::Released => {
+                self.released = true;
+                if self.release_too_late {
+                    return Some(Violation::Resurrected { key, lock });
+                }
+            }
+            What::ReleaseAbsent | What::ExtendAbsent => {
+                let cause = self.released || self.superseded || self.intervened;
+                // A release of its own, other than this one, may be under way.
+                let own = self.releases_sent > u32::from(what == What::ReleaseAbsent);
+                self.ended = true;
+                if self.fence.is_some() && !cause && !own && at < self.deadline {
+                    return Some(Violation::LostWithoutCause { key, lock });
+                }
+            }
+            What::Lost => self.ended = true,
+            _ => {}
+        }
+        None
+    }
+}

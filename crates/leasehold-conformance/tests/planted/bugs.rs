@@ -1,0 +1,297 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use leasehold::{
+    Acquire, AcquireRequest, Error, Extend, Fence, ForceRelease, Key, LockId, LookupBy, Metadata, Record, Release,
+    Subscription, Topic, Ttl,
+};
+
+use super::{Bug, Store};
+
+pub(crate) type Make = fn() -> Arc<dyn Bug>;
+
+pub(crate) const BUGS: &[(&str, Make)] = &[
+    ("fence_repeats", || Arc::new(FenceRepeats::default())),
+    ("fence_goes_back_after_expiry", || Arc::new(FenceGoesBackAfterExpiry::default())),
+    ("release_does_not_check_the_owner", || Arc::new(ReleaseDoesNotCheckTheOwner::default())),
+    ("extend_recreates", || Arc::new(ExtendRecreates::default())),
+    ("tolerance_is_dropped", || Arc::new(ToleranceIsDropped)),
+    ("acquire_is_not_idempotent", || Arc::new(AcquireIsNotIdempotent)),
+    ("steal_leaves_the_victims_id_alive", || Arc::new(StealLeavesTheVictimsIdAlive::default())),
+    ("is_locked_prolongs", || Arc::new(IsLockedProlongs)),
+    ("is_locked_cleans_up", || Arc::new(IsLockedCleansUp)),
+    ("release_wakes_nobody", || Arc::new(ReleaseWakesNobody)),
+    ("steal_tells_nobody", || Arc::new(StealTellsNobody)),
+    ("lookup_by_id_ignores_the_owner", || Arc::new(LookupByIdIgnoresTheOwner::default())),
+    ("extend_adds", || Arc::new(ExtendAdds)),
+    ("metadata_is_dropped", || Arc::new(MetadataIsDropped)),
+];
+
+pub(crate) fn none() -> Arc<dyn Bug> {
+    Arc::new(NoBug)
+}
+
+#[derive(Debug)]
+struct NoBug;
+
+impl Bug for NoBug {}
+
+#[derive(Debug, Default)]
+struct FenceRepeats(Mutex<HashMap<Key, Fence>>);
+
+#[async_trait]
+impl Bug for FenceRepeats {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let mut answer = store.acquire(request).await?;
+        if let Acquire::Granted(grant) = &mut answer {
+            grant.fence = *self.0.lock().expect("nobody panicked").entry(request.key.clone()).or_insert(grant.fence);
+        }
+        Ok(answer)
+    }
+}
+
+/// Knows the last lock of each key that was not released: when another one is granted, it has expired.
+#[derive(Debug, Default)]
+struct FenceGoesBackAfterExpiry(Mutex<HashMap<Key, (LockId, Fence)>>);
+
+#[async_trait]
+impl Bug for FenceGoesBackAfterExpiry {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let mut answer = store.acquire(request).await?;
+        if let Acquire::Granted(grant) = &mut answer {
+            let before =
+                self.0.lock().expect("nobody panicked").insert(request.key.clone(), (grant.lock_id, grant.fence));
+            if let Some((_, fence)) = before.filter(|(id, _)| *id != grant.lock_id) {
+                grant.fence = Fence::new(fence.get() - 1)?;
+            }
+        }
+        Ok(answer)
+    }
+
+    async fn release(&self, store: &Store, id: &LockId) -> Result<Release, Error> {
+        let answer = store.release(id).await?;
+        if answer == Release::Released {
+            self.0.lock().expect("nobody panicked").retain(|_, (last, _)| last != id);
+        }
+        Ok(answer)
+    }
+}
+
+/// Remembers the key of every lock ever granted.
+#[derive(Debug, Default)]
+struct Past(Mutex<HashMap<LockId, AcquireRequest>>);
+
+impl Past {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let answer = store.acquire(request).await?;
+        if let Acquire::Granted(_) = answer {
+            self.0.lock().expect("nobody panicked").insert(request.lock_id, request.clone());
+        }
+        Ok(answer)
+    }
+
+    fn request(&self, id: &LockId) -> Option<AcquireRequest> {
+        self.0.lock().expect("nobody panicked").get(id).cloned()
+    }
+}
+
+async fn end(store: &Store, key: &Key) -> Result<Option<Release>, Error> {
+    let forced = store.force_release(key).await?;
+    Ok(matches!(forced, ForceRelease::Released(_)).then_some(Release::Released))
+}
+
+#[derive(Debug, Default)]
+struct ReleaseDoesNotCheckTheOwner(Past);
+
+#[async_trait]
+impl Bug for ReleaseDoesNotCheckTheOwner {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        self.0.acquire(store, request).await
+    }
+
+    async fn release(&self, store: &Store, id: &LockId) -> Result<Release, Error> {
+        let answer = store.release(id).await?;
+        match self.0.request(id) {
+            Some(request) if answer != Release::Released => Ok(end(store, &request.key).await?.unwrap_or(answer)),
+            _ => Ok(answer),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct ExtendRecreates(Past);
+
+#[async_trait]
+impl Bug for ExtendRecreates {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        self.0.acquire(store, request).await
+    }
+
+    async fn extend(&self, store: &Store, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        let answer = store.extend(id, ttl).await?;
+        if let (Extend::Absent(_), Some(request)) = (answer, self.0.request(id))
+            && let Acquire::Granted(grant) = store.acquire(&AcquireRequest { ttl, ..request }).await?
+        {
+            return Ok(Extend::Extended { expires_at: grant.expires_at });
+        }
+        Ok(answer)
+    }
+}
+
+#[derive(Debug)]
+struct ToleranceIsDropped;
+
+#[async_trait]
+impl Bug for ToleranceIsDropped {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        match store.acquire(request).await? {
+            Acquire::Held(contention) if contention.expires_at <= contention.now => {
+                store.force_release(&request.key).await?;
+                store.acquire(request).await
+            }
+            answer => Ok(answer),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct AcquireIsNotIdempotent;
+
+#[async_trait]
+impl Bug for AcquireIsNotIdempotent {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        store.release(&request.lock_id).await?;
+        store.acquire(request).await
+    }
+}
+
+/// Knows the key of every victim of a steal.
+#[derive(Debug, Default)]
+struct StealLeavesTheVictimsIdAlive(Mutex<HashMap<LockId, Key>>);
+
+#[async_trait]
+impl Bug for StealLeavesTheVictimsIdAlive {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let before = store.lookup(LookupBy::Key(&request.key)).await?;
+        let answer = store.acquire(request).await?;
+        if let (Some(victim), Acquire::Granted(grant)) = (before, &answer)
+            && victim.lock_id != grant.lock_id
+        {
+            self.0.lock().expect("nobody panicked").insert(victim.lock_id, victim.key);
+        }
+        Ok(answer)
+    }
+
+    async fn release(&self, store: &Store, id: &LockId) -> Result<Release, Error> {
+        let stolen = self.0.lock().expect("nobody panicked").get(id).cloned();
+        match stolen {
+            Some(key) => Ok(end(store, &key).await?.unwrap_or(store.release(id).await?)),
+            None => store.release(id).await,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct IsLockedProlongs;
+
+#[async_trait]
+impl Bug for IsLockedProlongs {
+    async fn is_locked(&self, store: &Store, key: &Key) -> Result<bool, Error> {
+        if let Some(record) = store.lookup(LookupBy::Key(key)).await? {
+            store.extend(&record.lock_id, Ttl::default()).await?;
+        }
+        store.is_locked(key).await
+    }
+}
+
+/// Ends a lock that has expired, although its holder may still extend it within the tolerance.
+#[derive(Debug)]
+struct IsLockedCleansUp;
+
+#[async_trait]
+impl Bug for IsLockedCleansUp {
+    async fn is_locked(&self, store: &Store, key: &Key) -> Result<bool, Error> {
+        let locked = store.is_locked(key).await?;
+        let probe = AcquireRequest::new(key.clone(), LockId::random()?, Ttl::default());
+        if locked
+            && let Acquire::Held(contention) = store.acquire(&probe).await?
+            && contention.expires_at <= contention.now
+        {
+            store.force_release(key).await?;
+        }
+        Ok(locked)
+    }
+}
+
+#[derive(Debug)]
+struct ReleaseWakesNobody;
+
+#[async_trait]
+impl Bug for ReleaseWakesNobody {
+    async fn subscribe(&self, store: &Store, topic: Topic<'_>) -> Result<Subscription, Error> {
+        match topic {
+            Topic::Freed(_) => Ok(Subscription::silent()),
+            Topic::Taken => store.subscribe(topic).await,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct StealTellsNobody;
+
+#[async_trait]
+impl Bug for StealTellsNobody {
+    async fn subscribe(&self, store: &Store, topic: Topic<'_>) -> Result<Subscription, Error> {
+        match topic {
+            Topic::Freed(_) => store.subscribe(topic).await,
+            Topic::Taken => Ok(Subscription::silent()),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct LookupByIdIgnoresTheOwner(Past);
+
+#[async_trait]
+impl Bug for LookupByIdIgnoresTheOwner {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        self.0.acquire(store, request).await
+    }
+
+    async fn lookup(&self, store: &Store, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        let past = match by {
+            LookupBy::Id(id) => self.0.request(id),
+            LookupBy::Key(_) => None,
+        };
+        match &past {
+            Some(request) => store.lookup(LookupBy::Key(&request.key)).await,
+            None => store.lookup(by).await,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ExtendAdds;
+
+#[async_trait]
+impl Bug for ExtendAdds {
+    async fn extend(&self, store: &Store, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        let rest = store
+            .lookup(LookupBy::Id(id))
+            .await?
+            .map_or(0, |record| record.expires_at.as_millis() - record.acquired_at.as_millis());
+        let sum = (ttl.as_millis() + rest).min(Ttl::MAX.as_millis());
+        store.extend(id, Ttl::from_millis(sum)?).await
+    }
+}
+
+#[derive(Debug)]
+struct MetadataIsDropped;
+
+#[async_trait]
+impl Bug for MetadataIsDropped {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        store.acquire(&AcquireRequest { metadata: Metadata::default(), ..request.clone() }).await
+    }
+}

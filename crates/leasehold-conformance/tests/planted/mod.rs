@@ -1,0 +1,98 @@
+//! A store that forwards to another one, with a bug in between.
+
+mod bugs;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold::{
+    Acquire, AcquireRequest, Backend, Capabilities, Error, Extend, ForceRelease, Key, ListPage, ListRequest, LockId,
+    LookupBy, Record, Release, Subscription, Topic, Ttl,
+};
+
+pub(crate) use bugs::{BUGS, none};
+
+type Store = Arc<dyn Backend>;
+
+/// One broken rule: the operations that it spoils. What it does not mention works as ever.
+#[async_trait]
+pub(crate) trait Bug: std::fmt::Debug + Send + Sync + 'static {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        store.acquire(request).await
+    }
+
+    async fn release(&self, store: &Store, id: &LockId) -> Result<Release, Error> {
+        store.release(id).await
+    }
+
+    async fn extend(&self, store: &Store, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        store.extend(id, ttl).await
+    }
+
+    async fn is_locked(&self, store: &Store, key: &Key) -> Result<bool, Error> {
+        store.is_locked(key).await
+    }
+
+    async fn lookup(&self, store: &Store, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        store.lookup(by).await
+    }
+
+    async fn subscribe(&self, store: &Store, topic: Topic<'_>) -> Result<Subscription, Error> {
+        store.subscribe(topic).await
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Planted {
+    store: Store,
+    bug: Arc<dyn Bug>,
+}
+
+impl Planted {
+    pub(crate) fn new(store: Store, bug: Arc<dyn Bug>) -> Self {
+        Self { store, bug }
+    }
+}
+
+#[async_trait]
+impl Backend for Planted {
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        self.bug.acquire(&self.store, request).await
+    }
+
+    async fn release(&self, id: &LockId) -> Result<Release, Error> {
+        self.bug.release(&self.store, id).await
+    }
+
+    async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        self.bug.extend(&self.store, id, ttl).await
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        self.bug.is_locked(&self.store, key).await
+    }
+
+    async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        self.bug.lookup(&self.store, by).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
+        self.store.list(request).await
+    }
+
+    async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
+        self.bug.subscribe(&self.store, topic).await
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+        self.store.force_release(key).await
+    }
+
+    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
+        Ok(Arc::new(Self { store: self.store.fork().await?, bug: self.bug.clone() }))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+}

@@ -1,0 +1,95 @@
+//! Stores that break one rule each: proof that the suite would notice.
+
+mod planted;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use leasehold::{Error, ManualClock, Memory};
+use leasehold_conformance::history::HistoryOptions;
+use leasehold_conformance::model::ModelConfig;
+use leasehold_conformance::{ManualHarness, Suite, cases, runner};
+use planted::{Bug, Planted};
+
+/// A suite over the memory store with the bug that `make` makes, one for both handles.
+fn suite(name: &str, make: fn() -> Arc<dyn Bug>) -> Suite {
+    let suite = Suite::new(name, move || async move {
+        let clock = ManualClock::new();
+        let (store, bug) = (Arc::new(Memory::with_clock(&clock)), make());
+        let handle = || Arc::new(Planted::new(store.clone(), bug.clone()));
+        Ok::<_, Error>(ManualHarness::new(handle(), handle(), &clock))
+    });
+    suite.model(ModelConfig::manual_clock()).history(HistoryOptions::manual_clock())
+}
+
+/// The cases that fail, side by side because some of them wait for an event that never comes.
+fn failing_cases(suite: &Suite) -> BTreeMap<String, String> {
+    let (next, failing) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while let Some(case) = cases().get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(wrong) = runner::run_case(suite, case) {
+                        let name = format!("{}::{}", case.group(), case.name());
+                        failing.lock().expect("nobody panicked").insert(name, wrong);
+                    }
+                }
+            });
+        }
+    });
+    failing.into_inner().expect("nobody panicked")
+}
+
+/// The failures are the point here, so their panics are not shown.
+fn without_panic_messages() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
+#[test]
+fn the_unbroken_store_passes_everything() {
+    without_panic_messages();
+    let suite = suite("unbroken", planted::none);
+    assert_eq!(failing_cases(&suite), BTreeMap::new());
+    assert_eq!(runner::run_model(&suite), Ok(()));
+    assert_eq!(runner::run_history(&suite), Ok(()));
+}
+
+#[test]
+fn the_table_catches_every_planted_bug() {
+    without_panic_messages();
+    for (name, make) in planted::BUGS {
+        let caught: Vec<String> = failing_cases(&suite(name, *make)).into_keys().collect();
+        println!("{name}: {}", caught.join(", "));
+        assert!(!caught.is_empty(), "no case catches {name}");
+    }
+}
+
+#[test]
+fn the_model_alone_catches_broken_answers() {
+    without_panic_messages();
+    for (name, make) in planted::BUGS {
+        let outcome = runner::run_model(&suite(name, *make));
+        println!("{name}: {}", outcome.as_ref().err().map_or("not caught", String::as_str));
+        // The model does not listen to events.
+        let heard_only = ["release_wakes_nobody", "steal_tells_nobody"].contains(name);
+        assert!(outcome.is_err() || heard_only, "the model does not catch {name}");
+    }
+}
+
+#[test]
+fn the_history_alone_catches_what_clients_can_see() {
+    without_panic_messages();
+    let visible = [
+        "fence_repeats",
+        "fence_goes_back_after_expiry",
+        "release_does_not_check_the_owner",
+        "tolerance_is_dropped",
+        "steal_leaves_the_victims_id_alive",
+    ];
+    for (name, make) in planted::BUGS.iter().filter(|(name, _)| visible.contains(name)) {
+        let outcome = runner::run_history(&suite(name, *make));
+        println!("{name}: {}", outcome.as_ref().err().map_or("not caught", String::as_str));
+        assert!(outcome.is_err(), "the history does not catch {name}");
+    }
+}

@@ -1,0 +1,247 @@
+//! Heartbeats: they keep the lock, do not depend on the user's runtime, and stop when told.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, ManualClock, Memory, Operation, TIME_TOLERANCE};
+
+use crate::support::{TTL, World, eventually};
+
+/// Moves time on in steps short enough for renewals to happen in between.
+async fn live_through(world: &World, time: Duration) {
+    let step = TTL / 3 + Duration::from_secs(1);
+    let mut passed = Duration::ZERO;
+    while passed < time {
+        let before = world.faults.calls(Operation::Extend);
+        world.clock.advance(step);
+        passed += step;
+        eventually("the lock was renewed", async || world.faults.calls(Operation::Extend) > before).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_with_a_heartbeat_outlives_its_ttl_many_times_over() {
+    let world = World::new();
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    live_through(&world, TTL * 5).await;
+    eventually("held", async || guard.state() == LockState::Held).await;
+    assert!(world.rival().lock("k").try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn renewals_come_at_a_third_of_the_ttl_and_not_before() {
+    let world = World::new();
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    world.clock.advance(TTL / 3 - Duration::from_millis(1));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(world.faults.calls(Operation::Extend), 0);
+    world.clock.advance(Duration::from_millis(1));
+    eventually("renewed", async || guard.remaining() == TTL).await;
+    assert_eq!(world.faults.calls(Operation::Extend), 1);
+}
+
+#[test]
+fn a_blocked_runtime_does_not_lose_the_lock() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let rival = Locks::new(store.clone());
+    let locks = Locks::new(store);
+    let ttl = Duration::from_millis(900);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let guard = runtime.block_on(async { locks.lock("k").ttl(ttl).acquire().await.unwrap() });
+    let fence = guard.fence();
+
+    let until = Instant::now() + ttl * 3;
+    let busy = |_| runtime.spawn(async move { while Instant::now() < until {} });
+    let blocked: Vec<_> = (0..2).map(busy).collect();
+    while Instant::now() < until {
+        assert_ne!(guard.state(), LockState::Lost);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    runtime.block_on(async {
+        for task in blocked {
+            task.await.unwrap();
+        }
+        assert_ne!(guard.state(), LockState::Lost);
+        assert!(rival.lock("k").try_acquire().await.unwrap().is_none());
+        let record = rival.get_by_id(guard.lock_id()).await.unwrap().expect("the store still has it");
+        assert_eq!(record.fence, fence);
+        guard.release().await.unwrap();
+    });
+    assert!(faults.calls(Operation::Extend) >= 3, "it was renewed while the runtime was blocked");
+}
+
+#[tokio::test]
+async fn a_failing_renewal_makes_the_lock_uncertain_and_is_tried_again() {
+    let world = World::new();
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    world.faults.always(Operation::Extend, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    world.clock.advance(TTL / 2);
+    eventually("uncertain", async || guard.state() == LockState::Uncertain).await;
+    world.faults.clear(Operation::Extend);
+    eventually("held again", async || {
+        world.clock.advance(Duration::from_millis(100));
+        guard.state() == LockState::Held
+    })
+    .await;
+    assert!(guard.remaining() > TTL / 2);
+}
+
+#[tokio::test]
+async fn renewals_that_fail_to_the_end_lose_the_lock_at_the_deadline() {
+    let world = World::new();
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    world.faults.always(Operation::Extend, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    world.clock.advance(TTL - Duration::from_millis(1));
+    eventually("uncertain", async || guard.state() == LockState::Uncertain).await;
+    world.clock.advance(Duration::from_millis(1));
+    assert_eq!(guard.lost().await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn a_store_that_never_answers_loses_the_lock_at_the_deadline() {
+    let world = World::new();
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    for operation in [Operation::Extend, Operation::Release, Operation::Fork] {
+        world.faults.always(operation, Fault::HangBefore);
+    }
+    world.clock.advance(TTL);
+    assert_eq!(guard.lost().await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn a_renewal_that_hangs_is_cut_short_and_tried_again() {
+    let world = World::new();
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    world.faults.next(Operation::Extend, Fault::HangBefore);
+    world.clock.advance(TTL / 3);
+    eventually("the renewal hangs", async || world.faults.most_at_once(Operation::Extend) == 1).await;
+    eventually("renewed by a later try", async || {
+        world.clock.advance(Duration::from_millis(100));
+        world.faults.calls(Operation::Extend) == 1
+    })
+    .await;
+    eventually("held", async || guard.state() == LockState::Held).await;
+}
+
+#[tokio::test]
+async fn a_renewal_confirmed_after_the_deadline_does_not_bring_the_lock_back() {
+    let world = World::new();
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    world.faults.always(Operation::Extend, Fault::DelayAfter(Duration::from_millis(100)));
+    world.clock.advance(TTL / 3);
+    eventually("the renewal is on its way", async || world.faults.calls(Operation::Extend) == 1).await;
+    world.clock.advance(TTL);
+    assert_eq!(guard.state(), LockState::Lost);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(guard.state(), LockState::Lost);
+    assert_eq!(guard.lost().await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn a_refused_renewal_fires_lost_and_stops_run_before_a_rival_can_be_granted() {
+    let world = World::new();
+    let locks = world.locks();
+    let (entered, started) = tokio::sync::oneshot::channel();
+    let stopped = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    struct SetOnDrop(std::sync::Arc<std::sync::atomic::AtomicBool>);
+    impl Drop for SetOnDrop {
+        fn drop(&mut self) {
+            self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+    let flag = SetOnDrop(stopped.clone());
+    world.faults.always(Operation::Extend, Fault::Refuse);
+    let running = tokio::spawn(async move {
+        let work = |lease: leasehold::Lease| async move {
+            let _flag = flag;
+            entered.send(lease).unwrap();
+            std::future::pending::<()>().await;
+        };
+        locks.lock("k").run(work).await
+    });
+    let lease = started.await.unwrap();
+    world.clock.advance(TTL / 3);
+    assert_eq!(lease.lost().await, Loss::Gone);
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!((error.code(), error.loss()), (ErrorCode::LockLost, Some(Loss::Gone)));
+    assert!(stopped.load(std::sync::atomic::Ordering::SeqCst), "the work was dropped");
+    assert!(
+        world.rival().lock("k").try_acquire().await.unwrap().is_none(),
+        "the work stopped while the store still keeps others out"
+    );
+}
+
+#[tokio::test]
+async fn not_one_renewal_is_sent_after_a_release_was_acknowledged() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let locks = Locks::new(store);
+    // Every renewal waits a little before it goes out, so that most releases meet one on its way.
+    faults.always(Operation::Extend, Fault::DelayBefore(Duration::from_millis(3)));
+    let ttl = Duration::from_millis(30);
+    for round in 0..40 {
+        let guard = locks.lock("k").ttl(ttl).acquire().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(9 + round % 5)).await;
+        // Lost, if this machine was too slow for such a short ttl.
+        let _ = guard.release().await;
+        let sent = faults.calls(Operation::Extend);
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        assert_eq!(faults.calls(Operation::Extend), sent, "in round {round}");
+    }
+    assert!(faults.most_at_once(Operation::Extend) > 0, "no release met a renewal");
+}
+
+#[tokio::test]
+async fn no_renewal_is_sent_for_a_dropped_or_leaked_guard() {
+    let world = World::new();
+    let locks = world.locks();
+    drop(locks.lock("a").acquire().await.unwrap());
+    let _ = locks.lock("b").acquire().await.unwrap().leak();
+    world.freed("a").await;
+    world.clock.advance(TTL / 2);
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    assert_eq!(world.faults.calls(Operation::Extend), 0);
+}
+
+#[tokio::test]
+async fn max_hold_ends_the_lock_in_the_store_as_well() {
+    let world = World::new();
+    let guard = world.locks().lock("k").max_hold(TTL + TTL / 2).acquire().await.unwrap();
+    world.clock.advance(TTL / 2);
+    eventually("renewed", async || world.faults.calls(Operation::Extend) == 1).await;
+    eventually("renewed", async || guard.remaining() == TTL).await;
+    assert_eq!(guard.ensure(TTL + Duration::from_secs(1)).await.unwrap_err().loss(), Some(Loss::MaxHold));
+    world.clock.advance(TTL);
+    assert_eq!(guard.lost().await, Loss::MaxHold);
+    world.clock.advance(TIME_TOLERANCE);
+    assert!(world.rival().lock("k").try_acquire().await.unwrap().is_some(), "even though nobody released it");
+}
+
+#[tokio::test]
+async fn a_renewal_near_the_end_of_max_hold_asks_for_no_more_than_is_left() {
+    let world = World::new();
+    let guard = world.locks().lock("k").max_hold(TTL / 3 * 4).acquire().await.unwrap();
+    world.clock.advance(TTL / 2);
+    eventually("renewed", async || guard.remaining() == TTL / 3 * 4 - TTL / 2).await;
+    let record = world.rival().get_by_id(guard.lock_id()).await.unwrap().unwrap();
+    assert_eq!(record.expires_at, record.acquired_at + TTL / 3 * 4);
+}
+
+#[tokio::test]
+async fn a_lock_with_heartbeat_is_lost_when_the_whole_process_slept_past_the_deadline() {
+    let clock = ManualClock::new();
+    let locks = Locks::builder(Memory::with_clock(&clock)).clock(&clock).build();
+    let guard = locks.lock("k").acquire().await.unwrap();
+    clock.advance(TTL * 10);
+    assert_eq!(guard.state(), LockState::Lost, "at once, before the keeper has noticed");
+    assert_eq!(guard.lost().await, Loss::Expired);
+}
+
+#[tokio::test]
+async fn heartbeats_use_a_connection_of_their_own() {
+    let world = World::new();
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    eventually("forked", async || world.faults.calls(Operation::Fork) == 1).await;
+    world.clock.advance(TTL / 2);
+    eventually("renewed", async || guard.remaining() == TTL).await;
+    assert_eq!(world.faults.calls(Operation::Fork), 1);
+}

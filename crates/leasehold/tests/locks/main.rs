@@ -1,0 +1,19 @@
+//! What the lock above the stores promises: one file for each kind of promise.
+
+#![allow(clippy::unwrap_used)]
+
+mod best_effort;
+mod cancel;
+mod diagnostics;
+mod extend;
+mod guard;
+mod heartbeat;
+mod input;
+mod layers;
+mod memory;
+mod reentrancy;
+mod run;
+mod shutdown;
+mod steal;
+mod support;
+mod waiting;

@@ -1,0 +1,137 @@
+//! What the tests share: a store whose time and faults they control.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use leasehold::{
+    Acquire, AcquireRequest, Backend, Capabilities, Error, Extend, FaultLayer, Faults, Fence, ForceRelease, Key,
+    ListPage, ListRequest, LockId, Locks, LocksBuilder, LookupBy, ManualClock, Memory, Record, Release, Subscription,
+    Topic, Ttl,
+};
+
+pub(crate) const TTL: Duration = Duration::from_secs(30);
+
+/// A store with a clock and faults, on which several handles can be opened, each standing for a process.
+pub(crate) struct World {
+    pub(crate) clock: ManualClock,
+    pub(crate) memory: Memory,
+    pub(crate) store: FaultLayer,
+    pub(crate) faults: Faults,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let clock = ManualClock::new();
+        let memory = Memory::with_clock(&clock);
+        let (store, faults) = FaultLayer::new(memory.clone());
+        Self { clock, memory, store, faults }
+    }
+
+    /// A handle whose calls go through the faults.
+    pub(crate) fn locks(&self) -> Locks {
+        self.builder().build()
+    }
+
+    pub(crate) fn builder(&self) -> LocksBuilder {
+        Locks::builder(self.store.clone()).clock(&self.clock)
+    }
+
+    /// A handle of another process, which no fault hits.
+    pub(crate) fn rival(&self) -> Locks {
+        Locks::builder(self.memory.clone()).clock(&self.clock).build()
+    }
+
+    pub(crate) async fn is_locked(&self, name: &str) -> bool {
+        self.rival().is_locked(&key(name)).await.unwrap()
+    }
+
+    /// Waits until the background has freed `name`.
+    pub(crate) async fn freed(&self, name: &str) {
+        let (rival, key) = (self.rival(), key(name));
+        eventually("the lock is free", async || !rival.is_locked(&key).await.unwrap()).await;
+    }
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+/// Waits for a condition that something in the background brings about.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !condition().await {
+        assert!(started.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Polls `future` up to `times` times, letting others run in between, and drops it. Tells whether it had finished.
+pub(crate) async fn poll_then_drop<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..times {
+        let ready = std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx))).await;
+        if let std::task::Poll::Ready(value) = ready {
+            return Some(value);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    None
+}
+
+/// A store that was restored from a backup: each fence is lower than the one before.
+#[derive(Debug)]
+pub(crate) struct FencesGoBack {
+    pub(crate) store: Memory,
+    pub(crate) next: AtomicU64,
+}
+
+#[async_trait]
+impl Backend for FencesGoBack {
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        Ok(match self.store.acquire(request).await? {
+            Acquire::Granted(mut grant) => {
+                grant.fence = Fence::new(self.next.fetch_sub(1, Ordering::SeqCst))?;
+                Acquire::Granted(grant)
+            }
+            held => held,
+        })
+    }
+
+    async fn release(&self, id: &LockId) -> Result<Release, Error> {
+        self.store.release(id).await
+    }
+
+    async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        self.store.extend(id, ttl).await
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        self.store.is_locked(key).await
+    }
+
+    async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        self.store.lookup(by).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
+        self.store.list(request).await
+    }
+
+    async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
+        self.store.subscribe(topic).await
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+        self.store.force_release(key).await
+    }
+
+    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
+        self.store.fork().await
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+}

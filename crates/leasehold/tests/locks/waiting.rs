@@ -1,0 +1,287 @@
+//! Waiting: order, wake-ups, the backstop, and giving up.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::{
+    Backoff, CancellationToken, ErrorCode, Fault, FaultLayer, Holder, Jitter, Locks, Memory, Operation, Retry,
+    TIME_TOLERANCE,
+};
+
+use crate::support::{FencesGoBack, World, eventually};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_tasks_on_one_key_are_one_contender_and_are_served_in_order() {
+    let world = World::new();
+    let locks = world.locks();
+    let first = locks.lock("k").acquire().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..200 {
+        let (locks, order) = (locks.clone(), order.clone());
+        let (queued, wait) = tokio::sync::oneshot::channel();
+        tasks.push(tokio::spawn(async move {
+            let mut acquire = std::pin::pin!(locks.lock("k").wait_forever().acquire());
+            let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(acquire.as_mut().poll(cx))).await;
+            assert!(polled.is_pending());
+            queued.send(()).unwrap();
+            let guard = acquire.await.unwrap();
+            order.lock().unwrap().push((number, guard.fence()));
+            guard.release().await.unwrap();
+        }));
+        wait.await.unwrap();
+    }
+    assert!(world.faults.calls(Operation::Subscribe) <= 2, "one waiter and the keeper");
+    first.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let order = order.lock().unwrap();
+    assert_eq!(order.iter().map(|(number, _)| *number).collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+    assert!(order.windows(2).all(|pair| pair[0].1 < pair[1].1), "fences follow the order");
+    assert_eq!(world.faults.most_at_once(Operation::Acquire), 1);
+    assert!(world.faults.calls(Operation::Acquire) <= 3 * 201, "{}", world.faults.calls(Operation::Acquire));
+}
+
+#[tokio::test]
+async fn a_release_in_another_process_wakes_the_waiter() {
+    let world = World::new();
+    let guard = world.rival().lock("k").acquire().await.unwrap();
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await });
+    eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
+    guard.release().await.unwrap();
+    drop(waiter.await.unwrap().unwrap());
+    assert_eq!(world.faults.calls(Operation::Acquire), 3, "no time has passed, so nothing was polled");
+}
+
+#[tokio::test]
+async fn a_missed_wake_up_is_made_good_by_looking_when_the_lease_ends_at_the_latest() {
+    let world = World::new();
+    world.faults.drop_wake_ups(true);
+    let held = world.rival().lock("k").ttl(Duration::from_secs(2)).acquire().await.unwrap().leak();
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await });
+    eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
+    world.rival().release(&held.lock_id).await.unwrap();
+    world.clock.advance(Duration::from_secs(2) + TIME_TOLERANCE + Duration::from_millis(1));
+    drop(waiter.await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn a_crashed_holder_is_waited_out_with_one_look_at_the_end() {
+    let world = World::new();
+    let _ = world.rival().lock("k").ttl(Duration::from_secs(3)).acquire().await.unwrap().leak();
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await });
+    eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
+    world.clock.advance(Duration::from_secs(3) + TIME_TOLERANCE + Duration::from_millis(1));
+    drop(waiter.await.unwrap().unwrap());
+    assert_eq!(world.faults.calls(Operation::Acquire), 3);
+}
+
+#[tokio::test]
+async fn a_waiter_asks_next_to_nothing_of_the_store() {
+    let world = World::new();
+    let held = world.rival().lock("k").ttl(Duration::from_secs(3600)).acquire().await.unwrap();
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await });
+    eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
+    for _ in 0..60 {
+        world.clock.advance(Duration::from_secs(1));
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(world.faults.calls(Operation::Acquire) <= 2 + 60 / 5, "{}", world.faults.calls(Operation::Acquire));
+    held.release().await.unwrap();
+    drop(waiter.await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn giving_up_tells_who_holds_the_lock_and_since_when() {
+    let world = World::new();
+    let _held = world.rival().lock("k").holder("db-1/nightly").acquire().await.unwrap();
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").wait(Duration::from_secs(3)).acquire().await });
+    eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
+    world.clock.advance(Duration::from_secs(3));
+    let error = waiter.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AcquisitionTimeout);
+    let contention = error.contention().unwrap();
+    assert_eq!(contention.holder, Some(Holder::new("db-1/nightly").unwrap()));
+    assert!(error.to_string().contains("db-1/nightly"), "{error}");
+    assert!(error.to_string().contains("3s"), "{error}");
+    assert!(error.hint().is_some());
+}
+
+#[tokio::test]
+async fn acquire_gives_up_after_five_seconds_unless_told_otherwise() {
+    let world = World::new();
+    let _held = world.rival().lock("k").acquire().await.unwrap();
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").acquire().await });
+    eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
+    world.clock.advance(Duration::from_millis(4_999));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!waiter.is_finished());
+    world.clock.advance(Duration::from_millis(1));
+    assert_eq!(waiter.await.unwrap().unwrap_err().code(), ErrorCode::AcquisitionTimeout);
+}
+
+#[tokio::test]
+async fn waiting_in_line_counts_as_waiting() {
+    let world = World::new();
+    let locks = world.locks();
+    let _held = locks.lock("k").acquire().await.unwrap();
+    let first = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock("k").wait_forever().acquire().await }
+    });
+    eventually("the first sleeps", async || world.faults.calls(Operation::Acquire) == 3).await;
+    let second = tokio::spawn(async move { locks.lock("k").wait(Duration::from_secs(1)).acquire().await });
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(second.await.unwrap().unwrap_err().code(), ErrorCode::AcquisitionTimeout);
+    first.abort();
+}
+
+#[tokio::test]
+async fn waiting_zero_is_a_single_try() {
+    let world = World::new();
+    let locks = world.locks();
+    let guard = locks.lock("k").wait(Duration::ZERO).acquire().await.unwrap();
+    let error = locks.lock("k").wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AcquisitionTimeout);
+    assert!(error.contention().is_some());
+    assert_eq!(world.faults.calls(Operation::Acquire), 2);
+    drop(guard);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_for_a_while_is_tried_again() {
+    let world = World::new();
+    for _ in 0..3 {
+        world.faults.next(Operation::Acquire, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    }
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").acquire().await });
+    eventually("acquired", async || {
+        world.clock.advance(Duration::from_millis(20));
+        waiter.is_finished()
+    })
+    .await;
+    drop(waiter.await.unwrap().unwrap());
+    assert_eq!(world.faults.calls(Operation::Acquire), 1);
+}
+
+#[tokio::test]
+async fn a_store_that_keeps_failing_is_given_up_after_max_retries_with_its_own_error() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    faults.always(Operation::Acquire, Fault::FailBefore(ErrorCode::RateLimited));
+    let retry = Retry {
+        max_retries: 3,
+        delay: Duration::from_millis(1),
+        backoff: Backoff::Fixed,
+        jitter: Jitter::None,
+        ..Retry::default()
+    };
+    let error = Locks::new(store).lock("k").retry(retry).acquire().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::RateLimited);
+    assert_eq!(error.operation(), Some(Operation::Acquire));
+}
+
+#[tokio::test]
+async fn an_error_that_trying_again_does_not_mend_is_returned_at_once() {
+    for code in [ErrorCode::AuthFailed, ErrorCode::InvalidArgument, ErrorCode::Internal] {
+        let world = World::new();
+        world.faults.always(Operation::Acquire, Fault::FailBefore(code));
+        let error = world.locks().lock("k").wait_forever().acquire().await.unwrap_err();
+        assert_eq!(error.code(), code);
+    }
+}
+
+#[tokio::test]
+async fn waiting_goes_on_when_subscribing_fails() {
+    let world = World::new();
+    world.faults.always(Operation::Subscribe, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    let held = world.rival().lock("k").acquire().await.unwrap();
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await });
+    eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 1).await;
+    held.release().await.unwrap();
+    eventually("the waiter polls", async || {
+        world.clock.advance(Duration::from_millis(20));
+        waiter.is_finished()
+    })
+    .await;
+    drop(waiter.await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn cancelling_the_token_aborts_waiting() {
+    let world = World::new();
+    let _held = world.rival().lock("k").acquire().await.unwrap();
+    let token = CancellationToken::new();
+    let waiter = tokio::spawn({
+        let (locks, token) = (world.locks(), token.clone());
+        async move { locks.lock("k").wait_forever().cancel_on(&token).acquire().await }
+    });
+    eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
+    token.cancel();
+    assert_eq!(waiter.await.unwrap().unwrap_err().code(), ErrorCode::Aborted);
+
+    let calls = world.faults.calls(Operation::Acquire);
+    let error = world.locks().lock("free").cancel_on(&token).try_acquire().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Aborted);
+    assert_eq!(world.faults.calls(Operation::Acquire), calls, "a cancelled token sends nothing");
+}
+
+#[tokio::test]
+async fn contention_is_reported_while_waiting() {
+    let world = World::new();
+    let held = world.rival().lock("k").holder("web-1").acquire().await.unwrap();
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move {
+        let tell = move |contention: &leasehold::Contention| told.send(contention.clone()).unwrap();
+        locks.lock("k").wait_forever().on_contention(tell).acquire().await
+    });
+    assert_eq!(heard.recv().await.unwrap().holder.unwrap().as_str(), "web-1");
+    held.release().await.unwrap();
+    drop(waiter.await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn a_hung_store_does_not_outlast_the_wait() {
+    let world = World::new();
+    world.faults.always(Operation::Acquire, Fault::HangBefore);
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").wait(Duration::from_secs(1)).acquire().await });
+    eventually("under way", async || world.faults.most_at_once(Operation::Acquire) == 1).await;
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(waiter.await.unwrap().unwrap_err().code(), ErrorCode::AcquisitionTimeout);
+}
+
+#[tokio::test]
+async fn a_hung_store_is_cut_off_by_the_operation_timeout() {
+    let world = World::new();
+    world.faults.always(Operation::Acquire, Fault::HangBefore);
+    let locks = world.builder().operation_timeout(Duration::from_secs(2)).build();
+    let attempt = tokio::spawn(async move { locks.lock("k").try_acquire().await });
+    eventually("under way", async || world.faults.most_at_once(Operation::Acquire) == 1).await;
+    world.clock.advance(Duration::from_secs(2));
+    let error = attempt.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NetworkTimeout);
+    assert!(error.is_retryable() && error.outcome_unknown());
+}
+
+#[tokio::test]
+async fn a_fence_that_goes_back_is_refused_and_the_lock_given_back() {
+    let store = Memory::new();
+    let locks = Locks::new(FencesGoBack { store: store.clone(), next: 100.into() });
+    locks.lock("k").acquire().await.unwrap().release().await.unwrap();
+    let error = locks.lock("k").acquire().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Internal);
+    assert!(error.hint().is_some());
+    eventually("given back", async || store.is_empty()).await;
+}
