@@ -60,6 +60,7 @@ async fn contention_tells_who_and_since_when(cx: &Context) {
     let mut first = request(&key, LONG);
     first.holder = holder("host-1/worker");
     let grant = granted(&cx.backend, &first).await;
+    cx.pass(100).await;
     let earliest = cx.earliest();
     let contention = refused(&cx.peer, &request(&key, LONG)).await;
     assert_eq!(contention.holder.as_ref(), Some(&first.holder));

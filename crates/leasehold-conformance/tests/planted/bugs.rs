@@ -1,10 +1,10 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use leasehold::{
-    Acquire, AcquireRequest, Error, Extend, Fence, ForceRelease, Key, LockId, LookupBy, Metadata, Record, Release,
-    Subscription, Topic, Ttl,
+    Absence, Acquire, AcquireRequest, Capabilities, Error, ErrorCode, Extend, Fence, ForceRelease, Key, LockId,
+    LookupBy, Metadata, Record, Release, Subscription, Topic, Ttl,
 };
 
 use super::{Bug, Store};
@@ -25,17 +25,12 @@ pub(crate) const BUGS: &[(&str, Make)] = &[
     ("steal_tells_nobody", || Arc::new(StealTellsNobody)),
     ("lookup_by_id_ignores_the_owner", || Arc::new(LookupByIdIgnoresTheOwner::default())),
     ("extend_adds", || Arc::new(ExtendAdds)),
+    ("acquire_takes_two_steps", || Arc::new(AcquireTakesTwoSteps)),
+    ("release_takes_two_steps", || Arc::new(ReleaseTakesTwoSteps::default())),
+    ("claims_it_cannot_push", || Arc::new(ClaimsItCannotPush)),
+    ("absence_is_an_error", || Arc::new(AbsenceIsAnError)),
     ("metadata_is_dropped", || Arc::new(MetadataIsDropped)),
 ];
-
-pub(crate) fn none() -> Arc<dyn Bug> {
-    Arc::new(NoBug)
-}
-
-#[derive(Debug)]
-struct NoBug;
-
-impl Bug for NoBug {}
 
 #[derive(Debug, Default)]
 struct FenceRepeats(Mutex<HashMap<Key, Fence>>);
@@ -293,5 +288,61 @@ struct MetadataIsDropped;
 impl Bug for MetadataIsDropped {
     async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
         store.acquire(&AcquireRequest { metadata: Metadata::default(), ..request.clone() }).await
+    }
+}
+
+/// Reserves the key under an id of its own first: dropped in between, it leaves a lock that nobody can release.
+#[derive(Debug)]
+struct AcquireTakesTwoSteps;
+
+#[async_trait]
+impl Bug for AcquireTakesTwoSteps {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let reserved = AcquireRequest { lock_id: LockId::random()?, ..request.clone() };
+        if let Acquire::Granted(_) = store.acquire(&reserved).await? {
+            tokio::task::yield_now().await;
+            store.release(&reserved.lock_id).await?;
+        }
+        store.acquire(request).await
+    }
+}
+
+/// Forgets the id before it frees the key: dropped in between, it leaves a lock that nobody can release.
+#[derive(Debug, Default)]
+struct ReleaseTakesTwoSteps(Mutex<HashSet<LockId>>);
+
+#[async_trait]
+impl Bug for ReleaseTakesTwoSteps {
+    async fn release(&self, store: &Store, id: &LockId) -> Result<Release, Error> {
+        if !self.0.lock().expect("nobody panicked").insert(*id) {
+            return Ok(Release::Absent(Absence::NotFound));
+        }
+        tokio::task::yield_now().await;
+        let answer = store.release(id).await?;
+        self.0.lock().expect("nobody panicked").remove(id);
+        Ok(answer)
+    }
+}
+
+#[derive(Debug)]
+struct ClaimsItCannotPush;
+
+#[async_trait]
+impl Bug for ClaimsItCannotPush {
+    fn capabilities(&self, store: &Store) -> Capabilities {
+        Capabilities { wake_ups: false, ..store.capabilities() }
+    }
+}
+
+#[derive(Debug)]
+struct AbsenceIsAnError;
+
+#[async_trait]
+impl Bug for AbsenceIsAnError {
+    async fn release(&self, store: &Store, id: &LockId) -> Result<Release, Error> {
+        match store.release(id).await? {
+            Release::Absent(_) => Err(Error::new(ErrorCode::Internal, "no such lock")),
+            answer => Ok(answer),
+        }
     }
 }

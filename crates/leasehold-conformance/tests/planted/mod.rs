@@ -1,6 +1,7 @@
 //! A store that forwards to another one, with a bug in between.
 
 mod bugs;
+mod honest;
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use leasehold::{
     LookupBy, Record, Release, Subscription, Topic, Ttl,
 };
 
-pub(crate) use bugs::{BUGS, none};
+pub(crate) use bugs::BUGS;
+pub(crate) use honest::{CannotPush, Plain, Slow};
 
 type Store = Arc<dyn Backend>;
 
@@ -39,6 +41,10 @@ pub(crate) trait Bug: std::fmt::Debug + Send + Sync + 'static {
 
     async fn subscribe(&self, store: &Store, topic: Topic<'_>) -> Result<Subscription, Error> {
         store.subscribe(topic).await
+    }
+
+    fn capabilities(&self, store: &Store) -> Capabilities {
+        store.capabilities()
     }
 }
 
@@ -93,6 +99,6 @@ impl Backend for Planted {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
+        self.bug.capabilities(&self.store)
     }
 }

@@ -16,6 +16,9 @@ use crate::{Acquire, AcquireRequest, Contention, Error, Grant, Subscription, Top
 /// How long a waiter that will be woken sleeps before it looks by itself, in case the wake-up was lost.
 const WAKE_UP_BACKSTOP: Duration = Duration::from_secs(5);
 
+/// Looking exactly when a lock becomes free would be a little too early as often as not.
+const MARGIN: Duration = Duration::from_millis(2);
+
 /// What is called each time somebody else turns out to hold the lock.
 pub(super) type OnContention = Arc<dyn Fn(&Contention) + Send + Sync>;
 
@@ -227,12 +230,14 @@ impl Waiting<'_> {
         !matches!(self.plan.wait, Wait::AsRetry) || self.retries < self.plan.retry.max_retries
     }
 
-    /// How long to sleep if nobody wakes us: never past the moment the lock is free at the latest. A holder without a
-    /// name was let in by a program that sends no wake-ups.
+    /// How long to sleep if nobody wakes us: never past the moment the lock is free, or may be stolen, at the latest.
+    /// A holder without a name was let in by a program that sends no wake-ups.
     fn pause(&self, contention: &Contention) -> Duration {
         let will_be_woken = self.subscription.is_some() && contention.holder.is_some();
         let pause = if will_be_woken { WAKE_UP_BACKSTOP } else { self.plan.retry.delay_after(self.retries) };
-        pause.min(contention.free_in() + Duration::from_millis(1))
+        let stuck_after = self.plan.request.steal.stuck_after();
+        let stealable_in = stuck_after.map_or(Duration::MAX, |limit| limit.saturating_sub(contention.held_for()));
+        pause.min(contention.free_in().min(stealable_in) + MARGIN)
     }
 
     /// Sleeps until the lock may be free or `pause` has passed.

@@ -92,7 +92,7 @@ impl Drop for Attempt<'_> {
         }
         let in_flight = self.in_flight.take();
         if in_flight.is_some() || self.may_hold {
-            self.keeper.undo(&self.inner.core, self.request.clone(), in_flight);
+            self.keeper.undo(&self.inner.core, self.request.clone(), in_flight, self.may_hold);
         }
     }
 }

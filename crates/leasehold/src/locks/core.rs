@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::schedule::Schedule;
 use super::settings::{ReleaseFailure, Settings};
 use crate::sync::lock;
-use crate::{Backend, Error, Key, LockId, Loss, Operation, Release};
+use crate::{Backend, Error, Key, LockId, Loss, Operation, Release, Ttl};
 
 /// The pause between two tries of a release that failed.
 const RELEASE_RETRY: Duration = Duration::from_millis(50);
@@ -115,7 +115,7 @@ impl Core {
         let (loss, first) = hold.end(Loss::Released);
         self.forget(hold);
         if first {
-            self.settings.metrics.held(|| self.now().saturating_duration_since(hold.granted));
+            self.over(hold, loss);
         }
         let tell = match loss {
             // Past the deadline the record may still be in the way of others, for the rest of the tolerance.
@@ -132,10 +132,22 @@ impl Core {
         self.forget(hold);
         if first && loss != Loss::Released {
             tracing::warn!(key = %hold.key.hash_id(), fence = %hold.fence, reason = loss.as_str(), "lock lost");
-            self.settings.metrics.held(|| self.now().saturating_duration_since(hold.granted));
-            self.settings.metrics.lost(loss);
+            self.over(hold, loss);
             self.queue.wake(&hold.key);
         }
+    }
+
+    fn over(&self, hold: &Hold, loss: Loss) {
+        self.settings.metrics.held(|| self.now().saturating_duration_since(hold.granted));
+        if loss != Loss::Released {
+            self.settings.metrics.lost(loss);
+        }
+    }
+
+    /// How long one extend to `ttl` may take: it leaves time for another one, and never hides the deadline.
+    pub(super) fn patience(&self, hold: &Hold, ttl: Ttl) -> Duration {
+        let third = hold.ttl().as_duration() / 3;
+        self.settings.operation_timeout.min(third).min(ttl.as_duration()).min(hold.remaining())
     }
 
     /// The store reports that this lock was taken from its holder, who may or may not be us.
@@ -156,7 +168,7 @@ impl Core {
     pub(super) async fn release_hold(&self, backend: &dyn Backend, hold: &Hold, until: Instant) -> Result<(), Error> {
         tokio::select! {
             biased;
-            () = hold.renewals_stopped() => {}
+            () = hold.extends_stopped() => {}
             () = self.settings.clock.sleep_until(until) => {}
         }
         self.release(backend, &hold.key, &hold.lock_id, until).await

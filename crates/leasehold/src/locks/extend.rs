@@ -9,11 +9,8 @@ impl Hold {
     /// the lease then.
     pub(super) async fn extend(&self, backend: &dyn Backend, ttl: Ttl) -> Result<(), Error> {
         let _turn = self.extending.lock().await;
-        if let Some(loss) = self.loss() {
-            return Err(Error::lost(loss));
-        }
         let ttl = self.capped(ttl);
-        let sent = ExtendSent { hold: self, ttl, at: self.clock.instant(), answered: false };
+        let sent = ExtendSent::begin(self, ttl)?;
         let answer = tokio::select! {
             biased;
             loss = self.ended() => return Err(Error::lost(loss)),
@@ -35,16 +32,29 @@ impl Hold {
     }
 }
 
-/// An extend that is on its way. Dropping it unanswered, because of an error or a cancelled call, leaves its outcome
-/// unknown.
+/// An extend that is on its way. Until its answer is known, and for ever if it never is, the store may have set the
+/// lease to its ttl: the deadline is not later than that.
 struct ExtendSent<'a> {
     hold: &'a Hold,
     ttl: Ttl,
     at: Instant,
+    deadline_before: Instant,
     answered: bool,
 }
 
-impl ExtendSent<'_> {
+impl<'a> ExtendSent<'a> {
+    fn begin(hold: &'a Hold, ttl: Ttl) -> Result<Self, Error> {
+        let mut state = lock(&hold.state);
+        if let Some(loss) = state.end.or_else(|| hold.overdue(&state)) {
+            return Err(Error::lost(loss));
+        }
+        let at = hold.clock.instant();
+        let deadline_before = state.deadline;
+        state.deadline = deadline_before.min(at + ttl.as_duration());
+        state.extend_on_its_way = true;
+        Ok(Self { hold, ttl, at, deadline_before, answered: false })
+    }
+
     /// The store confirmed it. The deadline moves, unless it has passed: an answer that comes too late changes
     /// nothing, because the work was already told to stop.
     fn confirmed(mut self, expires_at: Timestamp) -> Result<(), Error> {
@@ -53,8 +63,8 @@ impl ExtendSent<'_> {
         if let Some(loss) = state.end.or_else(|| self.hold.overdue(&state)) {
             return Err(Error::lost(loss));
         }
-        let ttl = state.shortest_unknown.map_or(self.ttl, |unknown| unknown.min(self.ttl));
-        state.deadline = earlier(self.at + ttl.as_duration(), self.hold.hold_until);
+        let lasts = state.lasts(self.ttl);
+        state.deadline = earlier(self.at + lasts.as_duration(), self.hold.hold_until);
         state.expires_at = expires_at;
         state.uncertain = false;
         Ok(())
@@ -63,17 +73,21 @@ impl ExtendSent<'_> {
     /// It certainly did not arrive.
     fn not_arrived(mut self) {
         self.answered = true;
+        let mut state = lock(&self.hold.state);
+        if self.hold.overdue(&state).is_none() {
+            state.deadline = self.deadline_before;
+        }
     }
 }
 
 impl Drop for ExtendSent<'_> {
     fn drop(&mut self) {
+        let mut state = lock(&self.hold.state);
+        state.extend_on_its_way = false;
         if !self.answered {
-            let mut state = lock(&self.hold.state);
-            let shortest = state.shortest_unknown.map_or(self.ttl, |unknown| unknown.min(self.ttl));
-            state.shortest_unknown = Some(shortest);
-            // It may have replaced a longer lease with a shorter one.
-            state.deadline = state.deadline.min(self.at + self.ttl.as_duration());
+            state.shortest_unknown = Some(state.lasts(self.ttl));
         }
+        drop(state);
+        self.hold.changed.notify_waiters();
     }
 }

@@ -23,9 +23,10 @@ pub(super) struct Hold {
     pub(super) clock: Clock,
     pub(super) state: Mutex<State>,
     /// Something in `state` changed that somebody may wait for.
-    changed: Notify,
+    pub(super) changed: Notify,
     /// Extends are sent one after the other: two on the way at once could arrive in the other order and leave the
-    /// store with the shorter one.
+    /// store with the shorter one. Only the keeper holds this, because a user's task that is not polled would keep
+    /// renewals waiting.
     pub(super) extending: tokio::sync::Mutex<()>,
 }
 
@@ -40,9 +41,15 @@ pub(super) struct State {
     pub(super) shortest_unknown: Option<Ttl>,
     /// Guards on this lease: one, or more if it was re-entered.
     guards: usize,
-    /// The keeper has a renewal on the way.
-    renewing: bool,
+    pub(super) extend_on_its_way: bool,
     pub(super) end: Option<Loss>,
+}
+
+impl State {
+    /// How long a lease that the store confirmed for `ttl` certainly lasts.
+    pub(super) fn lasts(&self, ttl: Ttl) -> Ttl {
+        self.shortest_unknown.map_or(ttl, |unknown| unknown.min(ttl))
+    }
 }
 
 /// The settings of a lease that the grant does not know.
@@ -74,7 +81,7 @@ impl Hold {
                 uncertain: false,
                 shortest_unknown: None,
                 guards: 1,
-                renewing: false,
+                extend_on_its_way: false,
                 end: None,
             }),
             changed: Notify::new(),
@@ -135,7 +142,8 @@ impl Hold {
         if !self.heartbeat || final_deadline {
             return state.deadline;
         }
-        state.deadline.checked_sub(state.ttl.as_duration() * 2 / 3).unwrap_or(state.deadline)
+        let lasts = state.lasts(state.ttl).as_duration();
+        state.deadline.checked_sub(lasts * 2 / 3).unwrap_or(state.deadline)
     }
 
     /// One more guard, unless the lease has ended.
@@ -183,21 +191,9 @@ impl Hold {
         }
     }
 
-    /// Marks that the keeper starts a renewal; not possible once the lease has ended.
-    pub(super) fn begin_renewal(&self) -> bool {
-        let mut state = lock(&self.state);
-        state.renewing = state.end.is_none();
-        state.renewing
-    }
-
-    pub(super) fn end_renewal(&self) {
-        lock(&self.state).renewing = false;
-        self.changed.notify_waiters();
-    }
-
-    /// Waits until the keeper has no renewal of an ended lease on the way.
-    pub(super) async fn renewals_stopped(&self) {
-        self.wait_for(|state| (!state.renewing).then_some(())).await;
+    /// Waits until no extend is on its way any more. Once the lease has ended, none is begun.
+    pub(super) async fn extends_stopped(&self) {
+        self.wait_for(|state| (!state.extend_on_its_way).then_some(())).await;
     }
 
     pub(super) fn set_uncertain(&self) {

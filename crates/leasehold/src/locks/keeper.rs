@@ -8,7 +8,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::core::Core;
 use super::hold::Hold;
-use crate::{Acquire, AcquireRequest, Backend, Error, ErrorCode, Event, Loss, Operation, Topic};
+use crate::{Acquire, AcquireRequest, Backend, Error, ErrorCode, Event, Loss, Operation, Topic, Ttl};
 
 /// The pause before a lost subscription is made again.
 const RESUBSCRIBE: Duration = Duration::from_secs(1);
@@ -26,8 +26,24 @@ pub(super) type InFlight = Pin<Box<dyn Future<Output = Result<Acquire, Error>> +
 
 /// Something to do in the background. The token makes `shutdown` wait for it.
 enum Job {
-    Release { hold: Arc<Hold>, done: oneshot::Sender<Result<(), Error>>, token: TaskTrackerToken },
-    Undo { request: Arc<AcquireRequest>, in_flight: Option<InFlight>, token: TaskTrackerToken },
+    Release {
+        hold: Arc<Hold>,
+        done: oneshot::Sender<Result<(), Error>>,
+        token: TaskTrackerToken,
+    },
+    Extend {
+        hold: Arc<Hold>,
+        ttl: Ttl,
+        for_good: bool,
+        done: oneshot::Sender<Result<(), Error>>,
+        token: TaskTrackerToken,
+    },
+    Undo {
+        request: Arc<AcquireRequest>,
+        in_flight: Option<InFlight>,
+        may_hold: bool,
+        token: TaskTrackerToken,
+    },
 }
 
 impl Keeper {
@@ -54,9 +70,23 @@ impl Keeper {
         outcome
     }
 
-    /// Undoes an acquire that nobody waits for any more, after its answer has come.
-    pub(super) fn undo(&self, core: &Core, request: Arc<AcquireRequest>, in_flight: Option<InFlight>) {
-        let _ = self.jobs.send(Job::Undo { request, in_flight, token: core.background.token() });
+    /// Extends a hold, to `ttl` from now on if `for_good`.
+    pub(super) fn extend(
+        &self,
+        core: &Core,
+        hold: Arc<Hold>,
+        ttl: Ttl,
+        for_good: bool,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        let (done, outcome) = oneshot::channel();
+        let _ = self.jobs.send(Job::Extend { hold, ttl, for_good, done, token: core.background.token() });
+        outcome
+    }
+
+    /// Undoes an acquire that nobody waits for any more, after its answer has come. Without `may_hold`, no earlier try
+    /// has left its outcome unknown.
+    pub(super) fn undo(&self, core: &Core, request: Arc<AcquireRequest>, in_flight: Option<InFlight>, may_hold: bool) {
+        let _ = self.jobs.send(Job::Undo { request, in_flight, may_hold, token: core.background.token() });
     }
 }
 
@@ -93,7 +123,9 @@ struct Store {
 
 impl Store {
     async fn get(&self) -> Result<&Arc<dyn Backend>, Error> {
-        self.connection.get_or_try_init(|| self.core.backend.fork()).await
+        let core = &self.core;
+        let fork = || core.within(core.settings.operation_timeout, Operation::Fork, core.backend.fork());
+        self.connection.get_or_try_init(fork).await
     }
 }
 
@@ -115,27 +147,30 @@ async fn tend(store: Arc<Store>, hold: Arc<Hold>) {
         core.reschedule(&hold);
         return;
     }
-    if !hold.begin_renewal() {
-        return;
-    }
     let ttl = hold.ttl();
-    // A renewal that hangs leaves time for another one, and never hides the deadline.
-    let patience = core.settings.operation_timeout.min(ttl.as_duration() / 3).min(hold.remaining());
-    let renewal = async { hold.extend(&**store.get().await?, ttl).await };
-    let result = core.within(patience, Operation::Extend, renewal).await;
-    hold.end_renewal();
-    match result {
+    match extend(&store, &hold, ttl).await {
         Ok(()) => core.reschedule(&hold),
-        Err(error) => match error.loss() {
-            Some(loss) => core.lose(&hold, loss),
-            None => {
-                tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
-                hold.set_uncertain();
-                let pause = (ttl.as_duration() / 10).clamp(Duration::from_millis(2), Duration::from_secs(1));
-                core.look_again_at(&hold, core.now() + pause.min(hold.remaining()));
-            }
-        },
+        Err(error) if error.loss().is_some() => {}
+        Err(error) => {
+            tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
+            hold.set_uncertain();
+            let pause = (ttl.as_duration() / 10).clamp(Duration::from_millis(2), Duration::from_secs(1));
+            core.look_again_at(&hold, core.now() + pause.min(hold.remaining()));
+        }
     }
+}
+
+/// Extends a hold on the keeper's own connection. If the lock turns out to be lost, the hold is ended.
+async fn extend(store: &Store, hold: &Hold, ttl: Ttl) -> Result<(), Error> {
+    let core = &store.core;
+    let extend = async { hold.extend(&**store.get().await?, ttl).await };
+    let result = core.within(core.patience(hold, ttl), Operation::Extend, extend).await;
+    if let Err(error) = &result
+        && let Some(loss) = error.loss()
+    {
+        core.lose(hold, loss);
+    }
+    result
 }
 
 async fn do_job(store: Arc<Store>, job: Job) {
@@ -154,20 +189,30 @@ async fn do_job(store: Arc<Store>, job: Job) {
             let _ = done.send(result);
             drop(token);
         }
-        Job::Undo { request, in_flight, token } => {
-            undo(&store, &request, in_flight).await;
+        Job::Extend { hold, ttl, for_good, done, token } => {
+            let result = extend(&store, &hold, ttl).await;
+            if result.is_ok() && for_good {
+                hold.set_ttl(ttl);
+            }
+            // Also after a failure: the deadline may be nearer than it was.
+            core.reschedule(&hold);
+            let _ = done.send(result);
+            drop(token);
+        }
+        Job::Undo { request, in_flight, may_hold, token } => {
+            undo(&store, &request, in_flight, may_hold).await;
             drop(token);
         }
     }
 }
 
 /// Waits for the answer of an acquire that nobody wants any more, and gives back what it was granted.
-async fn undo(store: &Store, request: &AcquireRequest, in_flight: Option<InFlight>) {
+async fn undo(store: &Store, request: &AcquireRequest, in_flight: Option<InFlight>, may_hold: bool) {
     let core = &store.core;
     if let Some(in_flight) = in_flight {
         // In a task of its own: it was made on a runtime that may be gone, and may panic for that reason.
         let answer = tokio::spawn(in_flight);
-        if let Ok(Ok(Acquire::Held(_))) = answer.await {
+        if let (Ok(Ok(Acquire::Held(_))), false) = (answer.await, may_hold) {
             return;
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Inner;
 use super::hold::Hold;
-use crate::{Error, ErrorCode, Fence, Key, LockId, Loss, Operation, TIME_TOLERANCE, Timestamp, Ttl};
+use crate::{Error, ErrorCode, Fence, Key, LockId, Loss, TIME_TOLERANCE, Timestamp, Ttl};
 
 /// Whether a lock is still ours, as far as this process can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,8 +87,7 @@ impl Lease {
 
     /// Makes sure that at least `time` is left, extending the lease if need be.
     ///
-    /// Cancel-safe: a dropped call may or may not have extended the lease, and never shortens what
-    /// [`remaining`](Lease::remaining) promised by more than it must.
+    /// Cancel-safe: what was begun goes on in the background.
     ///
     /// # Errors
     ///
@@ -106,7 +105,7 @@ impl Lease {
         }
         // The answer takes time too, and what remains counts from the sending.
         let ttl = self.hold.ttl().max(Ttl::nearest(time + TIME_TOLERANCE));
-        self.extend_to(ttl).await?;
+        self.extend_to(ttl, false).await?;
         if self.remaining() < time {
             return Err(Error::new(
                 ErrorCode::NetworkTimeout,
@@ -118,7 +117,7 @@ impl Lease {
 
     /// Sets the lease to end `ttl` from now, replacing what was left; a heartbeat goes on with this ttl.
     ///
-    /// Cancel-safe, as [`ensure`](Lease::ensure).
+    /// Never past the end of `max_hold`. Cancel-safe: what was begun goes on in the background.
     ///
     /// # Errors
     ///
@@ -129,23 +128,13 @@ impl Lease {
         T: TryInto<Ttl>,
         T::Error: Into<Error>,
     {
-        let ttl = ttl.try_into().map_err(Into::into)?;
-        self.extend_to(ttl).await?;
-        self.hold.set_ttl(ttl);
-        self.locks.core.reschedule(&self.hold);
-        Ok(())
+        self.extend_to(ttl.try_into().map_err(Into::into)?, true).await
     }
 
-    async fn extend_to(&self, ttl: Ttl) -> Result<(), Error> {
-        let core = &self.locks.core;
-        let extend = self.hold.extend(&*core.backend, ttl);
-        let result = core.within(core.settings.operation_timeout, Operation::Extend, extend).await;
-        if let Err(error) = &result
-            && let Some(loss) = error.loss()
-        {
-            core.lose(&self.hold, loss);
-        }
-        result
+    /// Has the keeper extend the lease. With `for_good`, heartbeats go on with this ttl.
+    async fn extend_to(&self, ttl: Ttl, for_good: bool) -> Result<(), Error> {
+        let answer = self.locks.keeper()?.extend(&self.locks.core, self.hold.clone(), ttl, for_good);
+        answer.await.unwrap_or_else(|_| Err(Error::aborted()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, LockState, Loss, Operation};
+use leasehold::{ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, Memory, Operation};
 
 use crate::support::{TTL, World, eventually, poll_then_drop};
 
@@ -84,17 +84,66 @@ async fn a_shorter_extend_of_unknown_outcome_shortens_the_deadline() {
 }
 
 #[tokio::test]
+async fn a_shorter_extend_that_is_on_its_way_already_counts() {
+    let world = World::new();
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    world.faults.next(Operation::Extend, Fault::HangAfter);
+    let extend = tokio::spawn({
+        let lease = guard.lease().clone();
+        async move { lease.extend(Duration::from_secs(5)).await }
+    });
+    eventually("sent", async || world.faults.calls(Operation::Extend) == 1).await;
+    assert_eq!(guard.remaining(), Duration::from_secs(5), "the store may have carried it out");
+    world.clock.advance(Duration::from_secs(5));
+    assert_eq!(guard.lost().await, Loss::Expired);
+    extend.await.unwrap().unwrap_err();
+}
+
+#[tokio::test]
 async fn an_extend_that_may_still_arrive_bounds_every_later_deadline() {
     let world = World::new();
-    let guard = world.locks().lock("k").heartbeat(false).acquire().await.unwrap();
-    world.faults.next(Operation::Extend, Fault::HangBefore);
-    assert!(poll_then_drop(guard.extend(Duration::from_secs(5)), 2).await.is_none());
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    world.faults.next(Operation::Extend, Fault::FailAfter(ErrorCode::NetworkTimeout));
+    guard.extend(Duration::from_secs(5)).await.unwrap_err();
     guard.extend(TTL * 10).await.unwrap();
     assert_eq!(
         guard.remaining(),
         Duration::from_secs(5),
-        "the abandoned extend may reach the store after the confirmed one"
+        "the extend that was not answered may reach the store after the one that was"
     );
+    let sent = world.faults.calls(Operation::Extend);
+    world.clock.advance(Duration::from_secs(2));
+    eventually("renewed at a third of what is certain", async || guard.remaining() == Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(world.faults.calls(Operation::Extend), sent + 1, "once, and not over and over");
+}
+
+#[tokio::test]
+async fn a_cancelled_extend_is_carried_out_all_the_same() {
+    let world = World::new();
+    let guard = world.locks().lock("k").heartbeat(false).acquire().await.unwrap();
+    world.faults.always(Operation::Extend, Fault::DelayBefore(Duration::from_millis(5)));
+    assert!(poll_then_drop(guard.extend(TTL * 2), 1).await.is_none());
+    eventually("extended", async || guard.remaining() == TTL * 2).await;
+}
+
+#[test]
+fn an_extend_on_a_blocked_runtime_does_not_keep_renewals_waiting() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let locks = Locks::new(store);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ttl = Duration::from_millis(600);
+    let guard = runtime.block_on(async { locks.lock("k").ttl(ttl).acquire().await.unwrap() });
+    faults.always(Operation::Extend, Fault::DelayAfter(Duration::from_millis(20)));
+    runtime.block_on(async {
+        let mut extend = std::pin::pin!(guard.extend(ttl));
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(extend.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        // The extend is never polled again while the thread is blocked.
+        std::thread::sleep(ttl * 3);
+        assert_ne!(guard.state(), LockState::Lost);
+    });
+    assert!(faults.calls(Operation::Extend) >= 4);
 }
 
 #[tokio::test]

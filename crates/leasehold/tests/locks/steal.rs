@@ -92,5 +92,5 @@ async fn a_waiter_that_may_steal_does_so_as_soon_as_the_rule_allows() {
     .await;
     let thief = waiter.await.unwrap().unwrap();
     let held = thief.acquired_at().since(stuck.acquired_at());
-    assert!(held > Duration::from_secs(60), "{held:?}");
+    assert!(held > Duration::from_secs(60) && held < Duration::from_secs(63), "{held:?}");
 }

@@ -64,7 +64,7 @@ async fn a_missed_wake_up_is_made_good_by_looking_when_the_lease_ends_at_the_lat
     let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await });
     eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
     world.rival().release(&held.lock_id).await.unwrap();
-    world.clock.advance(Duration::from_secs(2) + TIME_TOLERANCE + Duration::from_millis(1));
+    world.clock.advance(Duration::from_secs(2) + TIME_TOLERANCE + Duration::from_millis(2));
     drop(waiter.await.unwrap().unwrap());
 }
 
@@ -75,7 +75,7 @@ async fn a_crashed_holder_is_waited_out_with_one_look_at_the_end() {
     let locks = world.locks();
     let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await });
     eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
-    world.clock.advance(Duration::from_secs(3) + TIME_TOLERANCE + Duration::from_millis(1));
+    world.clock.advance(Duration::from_secs(3) + TIME_TOLERANCE + Duration::from_millis(2));
     drop(waiter.await.unwrap().unwrap());
     assert_eq!(world.faults.calls(Operation::Acquire), 3);
 }

@@ -1,0 +1,72 @@
+//! Stores that are unusual, but keep every promise.
+
+use async_trait::async_trait;
+use leasehold::{
+    Acquire, AcquireRequest, Capabilities, Error, Extend, Key, LockId, LookupBy, Record, Release, Subscription, Topic,
+    Ttl,
+};
+use tokio::task::yield_now;
+
+use super::{Bug, Store};
+
+#[derive(Debug)]
+pub(crate) struct Plain;
+
+impl Bug for Plain {}
+
+/// Takes several polls for each answer, as a network does, so that futures can be dropped before and after the write.
+#[derive(Debug)]
+pub(crate) struct Slow;
+
+#[async_trait]
+impl Bug for Slow {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        yield_now().await;
+        let answer = store.acquire(request).await;
+        yield_now().await;
+        answer
+    }
+
+    async fn release(&self, store: &Store, id: &LockId) -> Result<Release, Error> {
+        yield_now().await;
+        let answer = store.release(id).await;
+        yield_now().await;
+        answer
+    }
+
+    async fn extend(&self, store: &Store, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        yield_now().await;
+        let answer = store.extend(id, ttl).await;
+        yield_now().await;
+        answer
+    }
+
+    async fn is_locked(&self, store: &Store, key: &Key) -> Result<bool, Error> {
+        yield_now().await;
+        let answer = store.is_locked(key).await;
+        yield_now().await;
+        answer
+    }
+
+    async fn lookup(&self, store: &Store, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        yield_now().await;
+        let answer = store.lookup(by).await;
+        yield_now().await;
+        answer
+    }
+}
+
+/// Cannot push, and says so.
+#[derive(Debug)]
+pub(crate) struct CannotPush;
+
+#[async_trait]
+impl Bug for CannotPush {
+    async fn subscribe(&self, _: &Store, _: Topic<'_>) -> Result<Subscription, Error> {
+        Ok(Subscription::silent())
+    }
+
+    fn capabilities(&self, store: &Store) -> Capabilities {
+        Capabilities { wake_ups: false, ..store.capabilities() }
+    }
+}
