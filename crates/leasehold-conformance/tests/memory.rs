@@ -1,24 +1,39 @@
-//! The store inside the process, on a manual clock and on the system's.
+//! The store inside the process, on a manual clock and on the system's, and with all layers around it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use leasehold::{Backend, Error, ManualClock, Memory};
+use leasehold::{Backend, Error, FaultLayer, ManualClock, Memory, MetricsLayer, TelemetryLayer};
 use leasehold_conformance::history::HistoryOptions;
 use leasehold_conformance::model::ModelConfig;
 use leasehold_conformance::{ManualHarness, RealHarness, Suite, runner};
 
 fn main() -> ExitCode {
-    let manual = Suite::new("memory", || async {
-        let clock = ManualClock::new();
-        let store = Memory::with_clock(&clock);
-        let peer = store.fork().await?;
-        Ok::<_, Error>(ManualHarness::new(Arc::new(store), peer, &clock))
-    });
     let real = Suite::new("memory_real_clock", || async {
         let store = Memory::new();
         let peer = store.fork().await?;
         Ok::<_, Error>(RealHarness::new(Arc::new(store), peer))
     });
-    runner::main(&[manual.model(ModelConfig::manual_clock()).history(HistoryOptions::manual_clock()), real])
+    runner::main(&[manual("memory", plain), manual("memory_with_layers", layered), real])
+}
+
+fn manual(name: &str, around: fn(Memory) -> Arc<dyn Backend>) -> Suite {
+    let suite = Suite::new(name, move || async move {
+        let clock = ManualClock::new();
+        let store = around(Memory::with_clock(&clock));
+        let peer = store.fork().await?;
+        Ok::<_, Error>(ManualHarness::new(store, peer, &clock))
+    });
+    suite.model(ModelConfig::manual_clock()).history(HistoryOptions::manual_clock())
+}
+
+fn plain(store: Memory) -> Arc<dyn Backend> {
+    Arc::new(store)
+}
+
+/// Every layer, and a box, which must all pass on what they do not care about.
+fn layered(store: Memory) -> Arc<dyn Backend> {
+    let (store, _) = FaultLayer::new(store);
+    let store = TelemetryLayer::include_raw(MetricsLayer::new(store), true, |_| {});
+    Arc::new(Box::new(store) as Box<dyn Backend>)
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use leasehold::{Error, ManualClock, Memory};
+use leasehold::{Error, ManualClock, Memory, PlantedBug};
 use leasehold_conformance::history::HistoryOptions;
 use leasehold_conformance::model::ModelConfig;
 use leasehold_conformance::{ManualHarness, Suite, cases, runner};
-use planted::{Bug, CannotPush, Plain, Planted, Slow};
+use planted::{BrokenHandles, Bug, CannotPush, Plain, Planted, Slow};
 
 /// A suite over the memory store with the bug that `make` makes, one for both handles.
 fn suite(name: &str, make: fn() -> Arc<dyn Bug>) -> Suite {
@@ -75,6 +75,28 @@ fn the_table_catches_every_planted_bug() {
         let caught: Vec<String> = failing_cases(&suite(name, *make)).into_keys().collect();
         println!("{name}: {}", caught.join(", "));
         assert!(!caught.is_empty(), "no case catches {name}");
+    }
+}
+
+/// A suite over the unbroken memory store, with a bug in the handles above it.
+fn suite_of_broken_handles(bug: PlantedBug) -> Suite {
+    Suite::new(format!("{bug:?}"), move || async move {
+        let clock = ManualClock::new();
+        let store = Memory::with_clock(&clock);
+        let handle = || Arc::new(store.clone());
+        Ok::<_, Error>(BrokenHandles { harness: ManualHarness::new(handle(), handle(), &clock), bug })
+    })
+}
+
+#[test]
+fn the_table_catches_every_bug_planted_in_the_handles() {
+    without_panic_messages();
+    for bug in
+        [PlantedBug::RenewAfterRelease, PlantedBug::SkipQueue, PlantedBug::ForgetCancelled, PlantedBug::CountFromAnswer]
+    {
+        let caught: Vec<String> = failing_cases(&suite_of_broken_handles(bug)).into_keys().collect();
+        println!("{bug:?}: {}", caught.join(", "));
+        assert!(!caught.is_empty(), "no case catches {bug:?}");
     }
 }
 

@@ -119,6 +119,10 @@ impl Error {
         Self::new(ErrorCode::InvalidArgument, message)
     }
 
+    pub(crate) fn id_in_use() -> Self {
+        Self::invalid("the lock id already belongs to the lock of another key").during(Operation::Acquire)
+    }
+
     pub(crate) fn aborted() -> Self {
         Self::new(ErrorCode::Aborted, "the operation was cancelled")
     }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold::{Acquire, Release, Topic};
+use leasehold::{Acquire, Fault, Operation, Release, Topic};
 
 use super::context::{Context, LONG, PATIENCE, acquire, event, extended, granted, release, released, request, ttl};
 use super::group;
@@ -16,6 +16,7 @@ group!("cancel":
     dropped_extend_keeps_the_lock,
     dropped_reads_disturb_nobody,
     dropped_subscription_disturbs_nobody,
+    dropped_wait_leaves_no_orphan,
 );
 
 /// More polls than any store needs for one round trip.
@@ -124,4 +125,21 @@ async fn dropped_subscription_disturbs_nobody(cx: &Context) {
     }
     drop(kept);
     granted(&cx.peer, &request(&key, LONG)).await;
+}
+
+async fn dropped_wait_leaves_no_orphan(cx: &Context) {
+    for stall in [Fault::DelayBefore, Fault::DelayAfter] {
+        for polls in 0..6 {
+            let key = cx.key("dropped");
+            let (locks, faults) = cx.locks();
+            faults.always(Operation::Acquire, stall(Duration::from_millis(5)));
+            let done = poll_at_most(polls, locks.lock(&key).acquire()).await;
+            // The answer may come only after the caller is gone.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            cx.until_unlocked(&key).await;
+            if done {
+                break;
+            }
+        }
+    }
 }

@@ -1,9 +1,9 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{
-    Acquire, AcquireRequest, Backend, Contention, Event, Extend, Grant, Holder, Key, LockId, LookupBy, Record, Release,
-    Subscription, TIME_TOLERANCE, Timestamp, Ttl,
+    Acquire, AcquireRequest, Backend, Contention, Event, Extend, FaultLayer, Faults, Grant, Holder, Key, LockId, Locks,
+    LookupBy, Record, Release, Subscription, TIME_TOLERANCE, Timestamp, Ttl,
 };
 
 use crate::Harness;
@@ -44,6 +44,30 @@ impl Context {
     /// Lets so much time pass that a lock granted or extended for `ttl` before is free.
     pub(super) async fn until_free(&self, ttl: u64) {
         self.harness.pass(Duration::from_millis(ttl) + TIME_TOLERANCE + MARGIN).await;
+    }
+
+    /// A handle on the store, with a script of faults in between that also counts its calls.
+    pub(super) fn locks(&self) -> (Locks, Faults) {
+        let (store, faults) = FaultLayer::new(self.backend.clone());
+        (self.harness.locks(Arc::new(store)).build(), faults)
+    }
+
+    /// Waits until `condition` holds.
+    pub(super) async fn eventually(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let give_up = Instant::now() + PATIENCE;
+        while !condition() {
+            assert!(Instant::now() < give_up, "not within five seconds: {what}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits until nobody holds `key`.
+    pub(super) async fn until_unlocked(&self, key: &Key) {
+        let give_up = Instant::now() + PATIENCE;
+        while self.is_locked(key).await {
+            assert!(Instant::now() < give_up, "still locked after five seconds");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 
     /// The earliest time the store's clock may show.

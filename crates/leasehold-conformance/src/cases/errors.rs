@@ -1,6 +1,6 @@
 //! Errors are errors; everything else is an answer.
 
-use leasehold::{Absence, ErrorCode, Extend, ForceRelease, ListRequest, LookupBy, Release};
+use leasehold::{Absence, AcquireRequest, ErrorCode, Extend, ForceRelease, ListRequest, LookupBy, Release};
 
 use super::context::{Context, LONG, granted, new_id, refused, request, ttl};
 use super::group;
@@ -11,6 +11,7 @@ group!("errors":
     a_strange_cursor_is_no_worse_than_an_invalid_argument,
     handles_agree_on_what_the_store_can_do,
     debug_shows_no_keys_and_no_lock_ids,
+    one_id_cannot_hold_two_keys,
 );
 
 async fn absence_is_a_value(cx: &Context) {
@@ -60,4 +61,15 @@ async fn debug_shows_no_keys_and_no_lock_ids(cx: &Context) {
         assert!(!shown.contains("secret-key"), "a key in {shown}");
         assert!(!shown.contains(grant.lock_id.expose()), "a lock id in a debug text");
     }
+}
+
+async fn one_id_cannot_hold_two_keys(cx: &Context) {
+    let (key, other) = (cx.key("first"), cx.key("second"));
+    let first = request(&key, LONG);
+    let grant = granted(&cx.backend, &first).await;
+    let second = AcquireRequest { key: other.clone(), ..first };
+    let error = cx.backend.acquire(&second).await.expect_err("the id belongs to another lock");
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(!cx.is_locked(&other).await);
+    assert_eq!(cx.record_of(&grant.lock_id).await.map(|record| record.key), Some(key));
 }

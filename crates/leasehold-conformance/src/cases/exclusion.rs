@@ -1,8 +1,16 @@
 //! One holder at a time.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold::{Acquire, Fault, Operation};
+use tokio::sync::oneshot;
+
 use super::context::{Context, LONG, acquire, granted, holder, not_extended, not_released, refused, released, request};
 use super::group;
-use leasehold::Acquire;
 
 group!("exclusion":
     a_held_lock_refuses_everybody_else,
@@ -11,6 +19,7 @@ group!("exclusion":
     keys_do_not_exclude_each_other,
     contention_tells_who_and_since_when,
     a_refused_acquire_changes_nothing,
+    tasks_of_one_process_wait_in_line,
 );
 
 async fn a_held_lock_refuses_everybody_else(cx: &Context) {
@@ -81,4 +90,35 @@ async fn a_refused_acquire_changes_nothing(cx: &Context) {
     not_extended(&cx.peer, &loser.lock_id, LONG).await;
     not_released(&cx.peer, &loser.lock_id).await;
     assert_eq!(cx.record(&key).await, before);
+}
+
+async fn tasks_of_one_process_wait_in_line(cx: &Context) {
+    const TASKS: usize = 12;
+    let key = cx.key("line");
+    let (locks, faults) = cx.locks();
+    let first = locks.lock(&key).acquire().await.expect("the lock is free");
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for task in 0..TASKS {
+        let (locks, key, order) = (locks.clone(), key.clone(), order.clone());
+        let (queued, in_line) = oneshot::channel();
+        tasks.push(tokio::spawn(async move {
+            let mut acquire = pin!(locks.lock(&key).wait_forever().acquire());
+            let polled = poll_fn(|cx| Poll::Ready(acquire.as_mut().poll(cx).is_pending())).await;
+            assert!(polled, "the lock is held");
+            queued.send(()).expect("the case waits");
+            let guard = acquire.await.expect("its turn comes");
+            order.lock().expect("nobody panicked").push(task);
+            guard.release().await.expect("the lock is held");
+        }));
+        in_line.await.expect("the task waits in line");
+    }
+    // Long enough to see two that ask at the same time.
+    faults.always(Operation::Acquire, Fault::DelayBefore(Duration::from_millis(2)));
+    first.release().await.expect("the lock is held");
+    for task in tasks {
+        task.await.expect("a task ends");
+    }
+    assert_eq!(*order.lock().expect("nobody panicked"), (0..TASKS).collect::<Vec<_>>());
+    assert_eq!(faults.most_at_once(Operation::Acquire), 1, "only the first in line asks the store");
 }

@@ -1,9 +1,11 @@
 //! Leases end by themselves, not before the tolerance has passed.
 
-use leasehold::{Acquire, TIME_TOLERANCE, Ttl};
+use std::time::Duration;
+
+use leasehold::{Acquire, Fault, Loss, Operation, TIME_TOLERANCE, Ttl};
 
 use super::context::{
-    Context, LONG, SHORT, acquire, extended, granted, not_extended, not_released, refused, released, request,
+    Context, LONG, SHORT, acquire, extended, granted, not_extended, not_released, refused, released, request, ttl,
 };
 use super::group;
 
@@ -16,6 +18,8 @@ group!("expiry":
     expires_at_is_the_stores_time_plus_ttl,
     the_shortest_ttl_works,
     the_longest_ttl_works,
+    a_guards_time_counts_from_its_request,
+    a_guard_is_lost_before_anybody_else_is_let_in,
 );
 
 async fn nobody_takes_it_within_the_tolerance(cx: &Context) {
@@ -104,4 +108,31 @@ async fn the_longest_ttl_works(cx: &Context) {
     assert!(expires_at >= grant.expires_at);
     refused(&cx.peer, &request(&key, LONG)).await;
     released(&cx.backend, &grant.lock_id).await;
+}
+
+async fn a_guards_time_counts_from_its_request(cx: &Context) {
+    let (locks, faults) = cx.locks();
+    faults.next(Operation::Acquire, Fault::DelayAfter(Duration::from_millis(300)));
+    let request = locks.lock(cx.key("slow-answer")).ttl(ttl(LONG)).heartbeat(false);
+    let (guard, ()) = tokio::join!(request.acquire(), cx.pass(100));
+    let remaining = guard.expect("the lock is free").remaining();
+    assert!(remaining <= Duration::from_millis(LONG - 100), "counted from the answer: {remaining:?} left");
+}
+
+async fn a_guard_is_lost_before_anybody_else_is_let_in(cx: &Context) {
+    let key = cx.key("lost");
+    let (locks, _) = cx.locks();
+    let guard = locks.lock(&key).ttl(ttl(SHORT)).heartbeat(false).acquire().await.expect("the lock is free");
+    cx.pass(SHORT).await;
+    assert_eq!(guard.lost().await, Loss::Expired);
+    let expiry = guard.expires_at();
+    let answer = acquire(&cx.peer, &request(&key, LONG)).await;
+    if cx.latest().as_millis() < (expiry + TIME_TOLERANCE).as_millis() {
+        assert!(matches!(answer, Acquire::Held(_)), "let in within the tolerance: {answer:?}");
+    }
+    cx.until_free(SHORT).await;
+    if matches!(answer, Acquire::Held(_)) {
+        let rival = granted(&cx.peer, &request(&key, LONG)).await;
+        assert!(rival.fence > guard.fence());
+    }
 }

@@ -1,5 +1,9 @@
 //! Extending replaces the expiry of a lock that is still held, and does nothing else.
 
+use std::time::Duration;
+
+use leasehold::{LockState, Operation};
+
 use super::context::{Context, LONG, SHORT, extended, granted, new_id, not_extended, refused, released, request, ttl};
 use super::group;
 
@@ -11,6 +15,7 @@ group!("extend":
     never_recreates,
     never_recreates_an_expired_lock,
     a_lock_may_expire_after_an_extend,
+    a_guard_is_renewed_until_it_is_released_and_not_once_more,
 );
 
 async fn sets_the_expiry_to_the_stores_time_plus_ttl(cx: &Context) {
@@ -75,3 +80,24 @@ async fn a_lock_may_expire_after_an_extend(cx: &Context) {
     cx.until_free(SHORT).await;
     granted(&cx.peer, &request(&key, LONG)).await;
 }
+
+async fn a_guard_is_renewed_until_it_is_released_and_not_once_more(cx: &Context) {
+    let (locks, faults) = cx.locks();
+    let request = locks.lock(cx.key("renewed")).ttl(ttl(LONG_ENOUGH));
+    let guard = request.acquire().await.expect("the lock is free");
+    for renewals in 1..=3 {
+        cx.pass(LONG_ENOUGH / 2).await;
+        cx.eventually("renewed", || faults.calls(Operation::Extend) >= renewals).await;
+        cx.eventually("held", || guard.state() == LockState::Held).await;
+    }
+    guard.release().await.expect("the lock is held");
+    let sent = faults.calls(Operation::Extend);
+    for _ in 0..4 {
+        cx.pass(LONG_ENOUGH / 2).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(faults.calls(Operation::Extend), sent, "renewed after it was released");
+}
+
+/// A ttl that survives a slow machine for half its time.
+const LONG_ENOUGH: u64 = 2000;

@@ -1,6 +1,6 @@
 //! Those who wait are woken, and those who lost their lock are told.
 
-use leasehold::{AcquireRequest, Event, LockId, Loss, Steal, Subscription, Topic};
+use leasehold::{AcquireRequest, Event, LockId, Loss, Operation, Steal, Subscription, Topic};
 
 use super::context::{Context, LONG, PATIENCE, event, granted, released, request, silent};
 use super::group;
@@ -13,6 +13,8 @@ group!("wakeups":
     force_release_wakes_and_tells,
     unrelated_keys_do_not_wake,
     a_store_that_cannot_push_stays_silent,
+    a_waiting_guard_gets_the_lock_that_a_peer_releases,
+    a_guard_hears_that_its_lock_was_taken,
 );
 
 /// Waits until `subscription` says that `lock_id` is dead, and how that came about.
@@ -121,4 +123,36 @@ async fn a_store_that_cannot_push_stays_silent(cx: &Context) {
     released(&cx.backend, &grant.lock_id).await;
     assert!(silent(&mut freed).await, "the store can push after all");
     assert!(silent(&mut taken).await, "the store can push after all");
+}
+
+async fn a_waiting_guard_gets_the_lock_that_a_peer_releases(cx: &Context) {
+    let key = cx.key("awaited");
+    let (locks, faults) = cx.locks();
+    let grant = granted(&cx.peer, &request(&key, LONG)).await;
+    let waiter = tokio::spawn({
+        let key = key.clone();
+        async move { locks.lock(&key).wait_forever().acquire().await }
+    });
+    let tries = if cx.backend.capabilities().wake_ups { 2 } else { 1 };
+    cx.eventually("the guard waits", || faults.calls(Operation::Acquire) >= tries).await;
+    released(&cx.peer, &grant.lock_id).await;
+    if !cx.backend.capabilities().wake_ups {
+        // What is not pushed is found by looking.
+        cx.pass(LONG / 10).await;
+    }
+    let guard = tokio::time::timeout(PATIENCE, waiter).await.expect("it is woken within five seconds");
+    assert!(guard.expect("the task ends").expect("the lock is free").fence() > grant.fence);
+}
+
+async fn a_guard_hears_that_its_lock_was_taken(cx: &Context) {
+    if !cx.backend.capabilities().wake_ups {
+        return;
+    }
+    let key = cx.key("taken");
+    let (locks, faults) = cx.locks();
+    let guard = locks.lock(&key).acquire().await.expect("the lock is free");
+    cx.eventually("the keeper listens", || faults.calls(Operation::Subscribe) >= 1).await;
+    cx.peer.force_release(&key).await.expect("force_release answers");
+    let loss = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is told within five seconds");
+    assert_eq!(loss, Loss::ForceReleased);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::{Backend, Key, Timestamp};
+use leasehold::{Backend, Key, Locks, LocksBuilder, Timestamp};
 
 pub use ready_made::{ManualHarness, RealHarness};
 
@@ -37,6 +37,12 @@ pub trait Harness: Send + Sync + 'static {
     /// it. Zero is right for a manual clock.
     fn clock_slack(&self) -> Duration {
         Duration::from_millis(50)
+    }
+
+    /// Makes a handle on `store`, one of this harness's or a layer around it. A harness with a manual clock gives the
+    /// handle that clock.
+    fn locks(&self, store: Arc<dyn Backend>) -> LocksBuilder {
+        Locks::builder(store)
     }
 
     /// The key `name` within this harness.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::{Backend, ManualClock, Timestamp};
+use leasehold::{Backend, Locks, LocksBuilder, ManualClock, Timestamp};
 
 use super::{Harness, unique_namespace};
 
@@ -48,6 +48,10 @@ impl Harness for ManualHarness {
 
     fn clock_slack(&self) -> Duration {
         Duration::ZERO
+    }
+
+    fn locks(&self, store: Arc<dyn Backend>) -> LocksBuilder {
+        Locks::builder(store).clock(&self.clock)
     }
 }
 

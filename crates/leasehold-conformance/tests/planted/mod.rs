@@ -1,6 +1,7 @@
 //! A store that forwards to another one, with a bug in between.
 
 mod bugs;
+mod handles;
 mod honest;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use leasehold::{
 };
 
 pub(crate) use bugs::BUGS;
+pub(crate) use handles::BrokenHandles;
 pub(crate) use honest::{CannotPush, Plain, Slow};
 
 type Store = Arc<dyn Backend>;

@@ -33,10 +33,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Takes the lock if nobody else holds it, or if the request may [steal](Steal) it.
     ///
     /// - A live record with the same lock id: the same grant again, unchanged.
+    /// - A lock id that holds the lock of another key: [`InvalidArgument`](crate::ErrorCode::InvalidArgument).
     /// - A live record of somebody else that may not be stolen: [`Acquire::Held`].
     /// - Otherwise: a new record with a [fence](crate::Fence::next) higher than any granted before for this key, and
     ///   an expiry of the store's time plus the ttl. A stolen lock's id is dead from then on, and
     ///   [`Event::Taken`] tells its holder.
+    ///
+    /// An id whose lock was released may be granted anew. A client that sends a request twice must therefore not
+    /// release before both are answered; [`Locks`](crate::Locks) takes care of that.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error>;
 
     /// Gives the lock back if `id` still holds it, and wakes those who wait for its key.

@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -59,12 +58,8 @@ impl Store {
         let shard = &mut *guard;
         // Read under the shard's lock: otherwise a slow caller could grant with a time before its predecessor's.
         let now = self.clock.timestamp();
-        let entry = shard.records.entry(request.key.clone());
         let mut stolen = None;
-        if let Entry::Occupied(entry) = &entry
-            && entry.get().expires_at.is_live(now)
-        {
-            let record = entry.get();
+        if let Some(record) = shard.records.get(&request.key).filter(|record| record.expires_at.is_live(now)) {
             if record.lock_id == request.lock_id {
                 return Ok(Acquire::Granted(record.grant()));
             }
@@ -74,6 +69,7 @@ impl Store {
             stolen = Some(record.lock_id);
         }
         let fence = Fence::next(shard.last_fence, now)?;
+        self.claim(request)?;
         shard.last_fence = Some(fence);
         let record = Record {
             key: request.key.clone(),
@@ -85,21 +81,22 @@ impl Store {
             metadata: request.metadata.clone(),
         };
         let grant = record.grant();
-        match entry {
-            Entry::Occupied(mut entry) => {
-                let dead = entry.insert(record).lock_id;
-                self.id_shard(&dead).remove(&dead);
-            }
-            Entry::Vacant(entry) => {
-                entry.insert(record);
-            }
+        let before = shard.records.insert(request.key.clone(), record);
+        if let Some(dead) = before.map(|record| record.lock_id).filter(|dead| *dead != request.lock_id) {
+            self.id_shard(&dead).remove(&dead);
         }
-        self.id_shard(&request.lock_id).insert(request.lock_id, request.key.clone());
         drop(guard);
         if let Some(lock_id) = stolen {
             self.tell_taken(lock_id, Loss::Stolen);
         }
         Ok(Acquire::Granted(grant))
+    }
+
+    /// Ties the lock id to its key, and refuses an id that is tied to another one.
+    fn claim(&self, request: &AcquireRequest) -> Result<(), Error> {
+        let mut ids = self.id_shard(&request.lock_id);
+        let key = ids.entry(request.lock_id).or_insert_with(|| request.key.clone());
+        if *key == request.key { Ok(()) } else { Err(Error::id_in_use()) }
     }
 
     pub(super) fn release(&self, id: &LockId) -> Release {
