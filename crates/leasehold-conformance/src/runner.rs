@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use crate::{Case, Harness, Suite, cases, history, model};
 
 /// The `main` of a test with `harness = false`: one test for each suite and case, named like
-/// `memory::fencing::survives_expiry`, and for each suite `model::random_commands_agree` and
-/// `history::concurrent_clients`. Understands the arguments of `cargo test` and `cargo nextest`.
+/// `memory::fencing::survives_expiry`, and for each suite `model::random_commands_agree`,
+/// `history::concurrent_clients` and `history::concurrent_guards`. Understands the arguments of `cargo test` and `cargo nextest`.
 pub fn main(suites: &[Suite]) -> ExitCode {
     let arguments = Arguments::from_args();
     let trials = suites.iter().flat_map(trials).collect();
@@ -34,6 +34,9 @@ fn trials(suite: &Suite) -> Vec<Trial> {
         .collect();
     trials.push(trial(format!("{}::model::random_commands_agree", suite.name), |suite, _| run_model(suite), None));
     trials.push(trial(format!("{}::history::concurrent_clients", suite.name), |suite, _| run_history(suite), None));
+    if suite.guards {
+        trials.push(trial(format!("{}::history::concurrent_guards", suite.name), |suite, _| run_guards(suite), None));
+    }
     trials
 }
 
@@ -68,6 +71,15 @@ pub fn run_model(suite: &Suite) -> Result<(), String> {
 pub fn run_history(suite: &Suite) -> Result<(), String> {
     let options = suite.history.clone();
     run(suite, move |harness| async move { history::concurrent(harness, &options).await.map(drop) })
+}
+
+/// Runs the concurrent guards on a fresh harness and checks their history.
+///
+/// # Errors
+///
+/// The violations found.
+pub fn run_guards(suite: &Suite) -> Result<(), String> {
+    run(suite, |harness| async move { history::concurrent_guards(harness).await.map(drop) })
 }
 
 fn run<F>(suite: &Suite, test: impl FnOnce(Arc<dyn Harness>) -> F) -> Result<(), String>

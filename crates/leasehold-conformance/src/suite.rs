@@ -17,6 +17,7 @@ pub struct Suite {
     factory: Arc<dyn Fn() -> Made + Send + Sync>,
     pub(crate) model: ModelConfig,
     pub(crate) history: HistoryOptions,
+    pub(crate) guards: bool,
     pub(crate) timeout: Duration,
 }
 
@@ -43,6 +44,7 @@ impl Suite {
             factory: Arc::new(factory),
             model: ModelConfig::real_clock(),
             history: HistoryOptions::real_clock(),
+            guards: true,
             timeout: Duration::from_secs(60),
         }
     }
@@ -58,6 +60,14 @@ impl Suite {
     #[must_use]
     pub fn history(mut self, options: HistoryOptions) -> Self {
         self.history = options;
+        self
+    }
+
+    /// Whether there is also a history of [guards](crate::history::concurrent_guards), which needs a real clock. There
+    /// is by default; suites on a manual clock turn it off.
+    #[must_use]
+    pub fn guards(mut self, on: bool) -> Self {
+        self.guards = on;
         self
     }
 

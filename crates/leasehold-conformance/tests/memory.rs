@@ -24,7 +24,7 @@ fn manual(name: &str, around: fn(Memory) -> Arc<dyn Backend>) -> Suite {
         let peer = store.fork().await?;
         Ok::<_, Error>(ManualHarness::new(store, peer, &clock))
     });
-    suite.model(ModelConfig::manual_clock()).history(HistoryOptions::manual_clock())
+    suite.model(ModelConfig::manual_clock()).history(HistoryOptions::manual_clock()).guards(false)
 }
 
 fn plain(store: Memory) -> Arc<dyn Backend> {

@@ -2,6 +2,7 @@
 
 mod check;
 mod concurrent;
+mod guards;
 mod state;
 mod violation;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use check::{Summary, check};
 pub use concurrent::{HistoryOptions, concurrent};
+pub use guards::concurrent_guards;
 pub use violation::Violation;
 
 /// Something a client did or learnt, and when. One line of JSON each is a good form for histories of several
@@ -105,6 +107,12 @@ impl History {
         // Read under the mutex, so that the order of the events is the order of their times.
         let at = self.now();
         events.push(Event { at, key: key.to_owned(), lock: lock.to_owned(), what });
+    }
+
+    /// Adds what happened at an earlier time, for what is known only later.
+    pub fn record_at(&self, at: u64, key: &str, lock: &str, what: What) {
+        let event = Event { at, key: key.to_owned(), lock: lock.to_owned(), what };
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
     /// What was recorded so far.
