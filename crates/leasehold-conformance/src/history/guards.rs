@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{ErrorCode, Fault, FaultLayer, Faults, Guard, Locks, Operation};
@@ -7,7 +8,7 @@ use super::{History, Summary, What, check};
 use crate::Harness;
 
 /// How long the guards fight. Losses take the ttl and the tolerance each, so less would show little.
-const DURATION: Duration = Duration::from_secs(5);
+const DURATION: Duration = Duration::from_secs(10);
 const KEYS: usize = 2;
 const TASKS_OF_A_HANDLE: usize = 3;
 
@@ -20,6 +21,7 @@ const TASKS_OF_A_HANDLE: usize = 3;
 /// The violations found, or that next to nothing happened.
 pub async fn concurrent_guards(harness: Arc<dyn Harness>) -> Result<Summary, String> {
     let history = History::new();
+    let losses = Arc::new(AtomicUsize::new(0));
     let until = Instant::now() + DURATION;
     let mut tasks = Vec::new();
     for store in [harness.backend(), harness.peer(), harness.backend()] {
@@ -28,7 +30,12 @@ pub async fn concurrent_guards(harness: Arc<dyn Harness>) -> Result<Summary, Str
         let locks = builder.operation_timeout(Duration::from_millis(150)).build();
         tasks.push(tokio::spawn(cause_trouble(faults, until)));
         for _ in 0..TASKS_OF_A_HANDLE {
-            let contestant = Contestant { locks: locks.clone(), harness: harness.clone(), history: history.clone() };
+            let contestant = Contestant {
+                locks: locks.clone(),
+                harness: harness.clone(),
+                history: history.clone(),
+                losses: losses.clone(),
+            };
             tasks.push(tokio::spawn(contestant.fight(until)));
         }
     }
@@ -39,8 +46,9 @@ pub async fn concurrent_guards(harness: Arc<dyn Harness>) -> Result<Summary, Str
         let shown: Vec<String> = broken.iter().take(10).map(|violation| format!("  {violation}")).collect();
         format!("{} violations:\n{}", broken.len(), shown.join("\n"))
     })?;
-    if summary.granted < 10 || summary.released < 5 {
-        return Err(format!("next to nothing happened: {summary:?}"));
+    let losses = losses.load(Ordering::Relaxed);
+    if summary.granted < 10 || summary.released < 5 || losses == 0 {
+        return Err(format!("next to nothing happened: {summary:?}, {losses} losses"));
     }
     Ok(summary)
 }
@@ -54,12 +62,15 @@ async fn cause_trouble(faults: Faults, until: Instant) {
         let operation = [Operation::Acquire, Operation::Extend, Operation::Extend, Operation::Release];
         let operation = operation[fastrand::usize(..operation.len())];
         let fault = [lost_answer, away, slow, Fault::HangBefore, Fault::HangAfter][fastrand::usize(..5)];
-        // Enough in a row to lose a lock now and then.
-        for _ in 0..fastrand::usize(1..8) {
-            faults.next(operation, fault);
-        }
+        faults.next(operation, fault);
         faults.drop_wake_ups(fastrand::bool());
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(10..120))).await;
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(10..60))).await;
+        if fastrand::u8(..10) == 0 {
+            // Long enough that a lock is not only lost but given to somebody else.
+            faults.always(Operation::Extend, fault);
+            tokio::time::sleep(Duration::from_millis(1600)).await;
+            faults.clear(Operation::Extend);
+        }
     }
     for operation in [Operation::Acquire, Operation::Extend, Operation::Release] {
         faults.clear(operation);
@@ -70,6 +81,7 @@ struct Contestant {
     locks: Locks,
     harness: Arc<dyn Harness>,
     history: History,
+    losses: Arc<AtomicUsize>,
 }
 
 impl Contestant {
@@ -91,10 +103,14 @@ impl Contestant {
     }
 
     async fn hold(&self, guard: Guard) {
-        let work = Duration::from_millis(fastrand::u64(0..60) * fastrand::u64(0..12));
+        // Most are done soon; some work for so long that they would meet a rival if they were not told of a loss.
+        let work = Duration::from_millis(if fastrand::u8(..6) == 0 { 2500 } else { fastrand::u64(0..40) });
         tokio::select! {
             biased;
-            _ = guard.lost() => return self.record(&guard, What::Lost),
+            _ = guard.lost() => {
+                self.losses.fetch_add(1, Ordering::Relaxed);
+                return self.record(&guard, What::Lost);
+            }
             () = tokio::time::sleep(work) => {}
         }
         let lock = name(&guard);
