@@ -24,6 +24,8 @@ impl HashId {
     /// The hash of `text`, taken over the UTF-16 code units of its NFC form, as the other users of the storage
     /// layout do.
     pub fn of(text: &str) -> Self {
+        #[cfg(test)]
+        tests::HASHED.set(tests::HASHED.get() + 1);
         let text = nfc(text);
         let mut hash = [0u32; 3];
         for unit in text.encode_utf16() {
@@ -77,5 +79,32 @@ impl TryFrom<String> for HashId {
 impl From<HashId> for String {
     fn from(hash: HashId) -> Self {
         hash.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use crate::{Key, Locks, Memory, TelemetryLayer};
+
+    thread_local! {
+        /// How many hashes this thread has made.
+        pub(super) static HASHED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[tokio::test]
+    async fn nothing_is_hashed_on_the_way_of_an_operation() {
+        let key = Key::new("k").unwrap();
+        for locks in [Locks::new(Memory::new()), Locks::new(TelemetryLayer::new(Memory::new(), |_| {}))] {
+            let guard = locks.lock(&key).acquire().await.unwrap();
+            assert!(locks.lock(&key).try_acquire().await.unwrap().is_none());
+            assert!(locks.is_locked(&key).await.unwrap());
+            guard.ensure(std::time::Duration::from_secs(31)).await.unwrap();
+            guard.release().await.unwrap();
+        }
+        assert_eq!(HASHED.get(), 0, "with a layer it happens on the layer's thread");
+        key.hash_id();
+        assert_eq!(HASHED.get(), 1, "the counter counts");
     }
 }

@@ -83,3 +83,8 @@ pub use metadata::Metadata;
 pub use storage_key::StorageKeys;
 pub use timestamp::{TIME_TOLERANCE, Timestamp};
 pub use ttl::Ttl;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,111 @@
+//! What is recorded through the `metrics` facade. The recorder is global, so this is one test in a process of its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::{ErrorCode, Fault, FaultLayer, LockId, Locks, ManualClock, Memory, Operation};
+use metrics::{
+    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+
+/// Counts and sums by name and labels.
+#[derive(Clone, Default)]
+struct Recorded(Arc<Mutex<BTreeMap<String, (u64, f64)>>>);
+
+struct Cell(Recorded, String);
+
+impl Recorded {
+    fn add(&self, name: &str, value: f64) {
+        let mut all = self.0.lock().expect("nobody panicked");
+        let entry = all.entry(name.to_owned()).or_default();
+        *entry = (entry.0 + 1, entry.1 + value);
+    }
+
+    /// How often `name` was recorded, and the sum.
+    fn get(&self, name: &str) -> (u64, f64) {
+        self.0.lock().expect("nobody panicked").get(name).copied().unwrap_or_default()
+    }
+
+    fn cell(&self, key: &Key) -> Arc<Cell> {
+        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        Arc::new(Cell(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
+    }
+}
+
+impl CounterFn for Cell {
+    fn increment(&self, value: u64) {
+        self.0.add(&self.1, u32::try_from(value).expect("a small step").into());
+    }
+
+    fn absolute(&self, _: u64) {
+        unreachable!("counters are only incremented");
+    }
+}
+
+impl HistogramFn for Cell {
+    fn record(&self, value: f64) {
+        self.0.add(&self.1, value);
+    }
+}
+
+impl Recorder for Recorded {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.cell(key))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        unreachable!("there are no gauges");
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.cell(key))
+    }
+}
+
+#[tokio::test]
+async fn operations_waits_holds_contention_and_losses_are_recorded() {
+    let recorded = Recorded::default();
+    metrics::set_global_recorder(recorded.clone()).expect("the only recorder");
+    let clock = ManualClock::new();
+    let (store, faults) = FaultLayer::new(Memory::with_clock(&clock));
+
+    let silent = Locks::builder(store.clone()).clock(&clock).build();
+    silent.lock("k").acquire().await.unwrap().release().await.unwrap();
+    assert!(recorded.0.lock().unwrap().is_empty(), "nothing is recorded unless asked for");
+
+    let locks = Locks::builder(store).clock(&clock).metrics().build();
+    let guard = locks.lock("k").heartbeat(false).acquire().await.unwrap();
+    assert!(locks.lock("k").try_acquire().await.unwrap().is_none());
+    clock.advance(Duration::from_secs(7));
+    guard.release().await.unwrap();
+    assert_eq!(recorded.get("leasehold_operations_total{operation=acquire,outcome=ok}").0, 1);
+    assert_eq!(recorded.get("leasehold_operations_total{operation=acquire,outcome=held}").0, 1);
+    assert_eq!(recorded.get("leasehold_operations_total{operation=release,outcome=ok}").0, 1);
+    assert_eq!(recorded.get("leasehold_operation_seconds{operation=acquire}").0, 2);
+    assert_eq!(recorded.get("leasehold_contention_total{}").0, 1);
+    assert_eq!(recorded.get("leasehold_wait_seconds{outcome=acquired}"), (1, 0.0));
+    assert_eq!(recorded.get("leasehold_hold_seconds{}"), (1, 7.0));
+
+    let lost = locks.lock("k").heartbeat(false).acquire().await.unwrap();
+    clock.advance(Duration::from_secs(30));
+    lost.lost().await;
+    assert_eq!(recorded.get("leasehold_lost_total{reason=expired}").0, 1);
+    assert_eq!(recorded.get("leasehold_hold_seconds{}"), (2, 37.0));
+    lost.release().await.unwrap_err();
+    assert_eq!(recorded.get("leasehold_hold_seconds{}").0, 2, "once for each hold");
+
+    faults.next(Operation::Acquire, Fault::FailBefore(ErrorCode::AuthFailed));
+    locks.lock("k").acquire().await.unwrap_err();
+    assert_eq!(recorded.get("leasehold_operations_total{operation=acquire,outcome=error}").0, 1);
+    assert_eq!(recorded.get("leasehold_wait_seconds{outcome=gave_up}").0, 1);
+    assert!(!locks.release(&LockId::random().unwrap()).await.unwrap());
+    assert_eq!(recorded.get("leasehold_operations_total{operation=release,outcome=absent}").0, 1);
+
+    let names: Vec<_> = recorded.0.lock().unwrap().keys().cloned().collect();
+    assert!(names.iter().all(|name| !name.contains("=k")), "no label carries a key: {names:?}");
+}
