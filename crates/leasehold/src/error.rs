@@ -152,6 +152,22 @@ impl Error {
             .with_outcome_unknown()
     }
 
+    /// The same error for another caller, without the source, which cannot be shared.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn duplicate(&self) -> Self {
+        let details = &self.0;
+        Self(Box::new(Details {
+            code: details.code,
+            message: details.message.clone(),
+            hint: details.hint.clone(),
+            operation: details.operation,
+            outcome_unknown: details.outcome_unknown,
+            contention: details.contention.clone(),
+            loss: details.loss,
+            source: None,
+        }))
+    }
+
     /// Adds what the reader can do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {

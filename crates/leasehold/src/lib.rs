@@ -40,6 +40,7 @@
 //! they do not depend on that runtime being responsive.
 
 mod backend;
+mod check;
 mod clock;
 mod error;
 mod fence;
@@ -52,6 +53,8 @@ mod locks;
 mod loss;
 mod memory;
 mod metadata;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod storage_key;
 mod sync;
 mod timestamp;
@@ -63,6 +66,7 @@ pub use backend::{
     Absence, Acquire, AcquireRequest, Backend, Capabilities, Contention, Event, Extend, ForceRelease, Grant, ListPage,
     ListRequest, LookupBy, Publisher, Record, Release, Steal, Subscription, TimeAuthority, Topic,
 };
+pub use check::{Check, Verdict};
 pub use clock::ManualClock;
 pub use error::{Error, ErrorCode, Operation};
 pub use fence::Fence;
@@ -80,6 +84,8 @@ pub use locks::{
 pub use loss::Loss;
 pub use memory::Memory;
 pub use metadata::Metadata;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Sqlite, SqliteOptions, Synchronous};
 pub use storage_key::StorageKeys;
 pub use timestamp::{TIME_TOLERANCE, Timestamp};
 pub use ttl::Ttl;

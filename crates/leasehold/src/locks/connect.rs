@@ -1,12 +1,13 @@
 use super::Locks;
-use crate::{Error, Memory};
+use crate::{Check, Error, Memory, Verdict};
 
 impl Locks {
     /// A handle on the store at `url`. The scheme chooses the store:
     ///
-    /// | URL | store |
-    /// | --- | --- |
-    /// | `memory:` | a new [`Memory`] of its own |
+    /// | URL | store | feature |
+    /// | --- | --- | --- |
+    /// | `memory:` | a new [`Memory`] of its own | |
+    /// | `sqlite:locks.db`, `sqlite:/var/lib/app/locks.db` | `Sqlite`; `?synchronous=full` survives power cuts without loss | `sqlite` |
     ///
     /// Cancel-safe.
     ///
@@ -15,14 +16,42 @@ impl Locks {
     /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the URL names no store this build knows; the message
     /// does not repeat the URL, which may contain a password. Otherwise the store's error.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let Some((scheme, rest)) = url.split_once(':') else {
-            return Err(Error::invalid("the store's URL has no scheme").with_hint("for example memory:"));
-        };
-        match scheme {
-            "memory" if rest.trim_start_matches('/').is_empty() => Ok(Self::new(Memory::new())),
-            "memory" => Err(Error::invalid("a memory: URL takes nothing after the colon")),
-            _ => Err(Error::invalid("the store's URL has a scheme this build does not know")
-                .with_hint("the known ones are: memory:")),
+        match scheme_of(url)? {
+            ("memory", rest) if rest.trim_start_matches('/').is_empty() => Ok(Self::new(Memory::new())),
+            ("memory", _) => Err(Error::invalid("a memory: URL takes nothing after the colon")),
+            #[cfg(feature = "sqlite")]
+            ("sqlite", rest) => Ok(Self::new(crate::Sqlite::open_url(rest).await?)),
+            _ => Err(unknown_scheme()),
+        }
+    }
+
+    /// Looks for whatever could break locks or fences in the store at `url`: what the store can tell of itself, beyond that
+    /// its operations work.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Locks::connect).
+    pub async fn examine(url: &str) -> Result<Vec<Check>, Error> {
+        match scheme_of(url)? {
+            ("memory", _) => {
+                Ok(vec![Check::new("persistence", Verdict::Warn, "locks exist in this process only, and end with it")])
+            }
+            #[cfg(feature = "sqlite")]
+            ("sqlite", rest) => crate::Sqlite::open_url(rest).await?.examine().await,
+            _ => Err(unknown_scheme()),
         }
     }
 }
+
+fn scheme_of(url: &str) -> Result<(&str, &str), Error> {
+    url.split_once(':').ok_or_else(|| Error::invalid("the store's URL has no scheme").with_hint("for example memory:"))
+}
+
+fn unknown_scheme() -> Error {
+    Error::invalid("the store's URL has a scheme this build does not know").with_hint(KNOWN)
+}
+
+const KNOWN: &str =
+    if cfg!(feature = "sqlite") { "the known ones are: memory:, sqlite:" } else { "the known ones are: memory:" };

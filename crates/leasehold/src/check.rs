@@ -1,0 +1,31 @@
+use serde::Serialize;
+
+/// One thing that was looked at when a store was [examined](crate::Locks::examine), and what was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was looked at, in a word or two.
+    pub name: &'static str,
+    /// How it looks.
+    pub verdict: Verdict,
+    /// What was found, for a person.
+    pub detail: String,
+}
+
+/// How a checked thing looks, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Locks work, but something may go wrong one day.
+    Warn,
+    /// Locks do not work, or are not safe.
+    Fail,
+}
+
+impl Check {
+    /// A check with its outcome.
+    pub fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self { name, verdict, detail: detail.into() }
+    }
+}

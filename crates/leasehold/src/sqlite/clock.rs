@@ -1,0 +1,66 @@
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::Timestamp;
+
+/// The clock that all processes of this host go by: the time since boot plus an offset that is agreed on once for each
+/// boot and kept in the database. It follows neither the steps of the wall clock nor its corrections, and it goes on while
+/// the machine sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostClock {
+    offset_us: i64,
+}
+
+impl HostClock {
+    /// Agrees on the offset with the other processes. Within a write transaction.
+    pub(super) fn agree(connection: &Connection) -> rusqlite::Result<Self> {
+        let boot = boot_id();
+        let agreed = connection
+            .query_row("SELECT offset_us FROM clock WHERE boot = ?1", [&boot], |row| row.get(0))
+            .optional()?;
+        if let Some(offset_us) = agreed {
+            return Ok(Self { offset_us });
+        }
+        // A wall clock that was set back, or is not set yet, must not bring back the time before the last grant.
+        let last_grant: Option<i64> =
+            connection.query_row("SELECT max(acquired_at_ms) FROM locks", [], |row| row.get(0))?;
+        let wall = signed(Timestamp::now().as_micros());
+        let offset_us = wall.max(last_grant.unwrap_or(0).saturating_mul(1000)) - since_boot_us();
+        connection.execute(
+            "INSERT INTO clock (one, boot, offset_us) VALUES (1, ?1, ?2)
+             ON CONFLICT (one) DO UPDATE SET boot = excluded.boot, offset_us = excluded.offset_us",
+            params![boot, offset_us],
+        )?;
+        Ok(Self { offset_us })
+    }
+
+    pub(super) fn now(self) -> Timestamp {
+        Timestamp::from_micros(u64::try_from(since_boot_us() + self.offset_us).unwrap_or(0))
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(target_os = "linux")]
+fn since_boot_us() -> i64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec * 1_000_000 + time.tv_nsec / 1000
+}
+
+#[cfg(target_os = "linux")]
+fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+/// Elsewhere the wall clock has to do.
+#[cfg(not(target_os = "linux"))]
+fn since_boot_us() -> i64 {
+    signed(Timestamp::now().as_micros())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn boot_id() -> String {
+    String::from("wall clock")
+}

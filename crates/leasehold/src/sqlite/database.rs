@@ -1,0 +1,152 @@
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::clock::HostClock;
+use super::error::{is_busy, translate};
+use super::{SqliteOptions, Synchronous};
+use crate::{Error, ErrorCode, Timestamp};
+
+/// The layout of the tables. Raised by every change to them.
+const SCHEMA_VERSION: i64 = 1;
+/// Marks the file as ours: "leas" as a number.
+const APPLICATION_ID: i64 = 0x6c65_6173;
+/// The first version whose write-ahead log is free of a bug that could lose a committed transaction.
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// An open database file, and the means to notice that it is no longer the one at its path.
+pub(super) struct Database {
+    pub(super) connection: Connection,
+    path: PathBuf,
+    identity: (u64, u64),
+    clock: HostClock,
+}
+
+impl Database {
+    pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Self, Error> {
+        if rusqlite::version_number() < OLDEST_SQLITE {
+            return Err(Error::new(ErrorCode::Internal, "this build contains a SQLite that loses transactions")
+                .with_hint("use version 3.51.3 or later"));
+        }
+        check_directory(path)?;
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if options.create {
+            flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        }
+        let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
+        let clock = prepare_patiently(&mut connection, options)?;
+        let identity = identity(&std::fs::metadata(path).map_err(|_| gone())?);
+        Ok(Self { connection, path: path.to_owned(), identity, clock })
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Fails if the file was deleted or replaced. It would be written to all the same, out of everybody else's sight.
+    pub(super) fn check_identity(&self) -> Result<(), Error> {
+        match std::fs::metadata(&self.path) {
+            Ok(found) if identity(&found) == self.identity => Ok(()),
+            _ => Err(gone()),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+fn gone() -> Error {
+    Error::new(ErrorCode::ServiceUnavailable, "the database file was deleted or replaced while it was in use")
+        .with_hint("locks in the old file are lost; restart the programs that use it")
+}
+
+/// What SQLite would report as one and the same "cannot open".
+fn check_directory(path: &Path) -> Result<(), Error> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.is_dir() {
+        return Err(Error::new(ErrorCode::InvalidArgument, "the directory of the database file does not exist")
+            .with_hint("create it, or choose another file"));
+    }
+    if path.is_dir() {
+        return Err(Error::new(ErrorCode::InvalidArgument, "the database file is a directory"));
+    }
+    if super::doctor::on_network(directory) {
+        tracing::warn!("the database file is on a network file system, where SQLite's locks are not reliable");
+    }
+    Ok(())
+}
+
+/// SQLite does not wait for others while it changes the journal of a new file, so processes that start together have to
+/// try again.
+fn prepare_patiently(connection: &mut Connection, options: &SqliteOptions) -> Result<HostClock, Error> {
+    let mut tries = 0;
+    loop {
+        match prepare(connection, options) {
+            Err(error) if is_busy(&error) && tries < 500 => tries += 1,
+            outcome => return outcome,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn prepare(connection: &mut Connection, options: &SqliteOptions) -> Result<HostClock, Error> {
+    connection.busy_handler(Some(wait_for_others)).map_err(translate)?;
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)).map_err(translate)?;
+    if mode != "wal" {
+        return Err(Error::new(ErrorCode::InvalidArgument, "the database file cannot have a write-ahead log")
+            .with_hint("put it on a local file system"));
+    }
+    let synchronous = match options.synchronous {
+        Synchronous::Normal => "normal",
+        Synchronous::Full => "full",
+    };
+    connection.pragma_update(None, "synchronous", synchronous).map_err(translate)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    migrate(connection)
+}
+
+/// Makes the tables if they are not there. Several processes may try at once; one does it.
+fn migrate(connection: &mut Connection) -> Result<HostClock, Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(translate)?;
+    let pragma = |name| transaction.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+    let (version, application) =
+        (pragma("user_version").map_err(translate)?, pragma("application_id").map_err(translate)?);
+    if version > SCHEMA_VERSION && application == APPLICATION_ID {
+        return Err(Error::new(
+            ErrorCode::InvalidArgument,
+            format!("the database has layout {version}, this program knows layouts up to {SCHEMA_VERSION}"),
+        )
+        .with_hint("upgrade this program"));
+    }
+    if application != APPLICATION_ID {
+        let tables: i64 =
+            transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(translate)?;
+        if tables > 0 || application != 0 {
+            return Err(Error::new(ErrorCode::InvalidArgument, "the database belongs to another program")
+                .with_hint("choose a file of its own for locks"));
+        }
+        transaction.execute_batch(include_str!("schema.sql")).map_err(translate)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(translate)?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(translate)?;
+    }
+    let clock = HostClock::agree(&transaction).map_err(translate)?;
+    transaction.commit().map_err(translate)?;
+    Ok(clock)
+}
+
+/// Transactions of other processes take microseconds, so the first looks are close together. Gives up after some five
+/// seconds.
+fn wait_for_others(looks: i32) -> bool {
+    let pause = if looks < 20 { Duration::from_micros(50) } else { Duration::from_millis(1) };
+    std::thread::sleep(pause);
+    looks < 5000
+}

@@ -1,0 +1,73 @@
+use tokio::sync::oneshot;
+
+use super::operations::Operations;
+use crate::{
+    Acquire, AcquireRequest, Check, Error, Extend, ForceRelease, Key, ListPage, ListRequest, LockId, Record, Release,
+    Ttl,
+};
+
+/// An operation on its way to the thread that owns the database.
+pub(super) struct Job {
+    pub(super) op: Op,
+    /// `None` if nobody waits for the answer.
+    pub(super) reply: Option<oneshot::Sender<Result<Answer, Error>>>,
+}
+
+pub(super) enum Op {
+    Acquire(AcquireRequest),
+    Release(LockId),
+    Extend(LockId, Ttl),
+    ByKey(Key),
+    ById(LockId),
+    List(ListRequest),
+    ForceRelease(Key),
+    Examine,
+    Listen { topic: String, address: String },
+    Unlisten { topic: String, address: String },
+}
+
+pub(super) enum Answer {
+    Acquire(Acquire),
+    Release(Release),
+    Extend(Extend),
+    Found(Option<Record>),
+    List(ListPage),
+    ForceRelease(ForceRelease),
+    Examined(Vec<Check>),
+    Done,
+}
+
+impl Job {
+    pub(super) fn answer(self, answer: Result<Answer, Error>) {
+        if let Some(reply) = self.reply {
+            // The caller may have stopped waiting.
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+impl Op {
+    pub(super) fn only_reads(&self) -> bool {
+        matches!(self, Op::ByKey(_) | Op::ById(_) | Op::List(_) | Op::Examine)
+    }
+
+    pub(super) fn run(&self, operations: &mut Operations<'_>) -> Result<Answer, Error> {
+        Ok(match self {
+            Op::Acquire(request) => Answer::Acquire(operations.acquire(request)?),
+            Op::Release(id) => Answer::Release(operations.release(id)?),
+            Op::Extend(id, ttl) => Answer::Extend(operations.extend(id, *ttl)?),
+            Op::ByKey(key) => Answer::Found(operations.by_key(key)?),
+            Op::ById(id) => Answer::Found(operations.by_id(id)?),
+            Op::List(request) => Answer::List(operations.list(request)?),
+            Op::ForceRelease(key) => Answer::ForceRelease(operations.force_release(key)?),
+            Op::Listen { topic, address } => {
+                operations.listen(topic, address)?;
+                Answer::Done
+            }
+            Op::Unlisten { topic, address } => {
+                operations.unlisten(topic, address)?;
+                Answer::Done
+            }
+        })
+    }
+}

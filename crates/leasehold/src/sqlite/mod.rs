@@ -1,0 +1,268 @@
+//! Locks in a SQLite file.
+
+mod bus;
+mod clock;
+mod database;
+mod doctor;
+mod error;
+mod job;
+mod operations;
+mod url;
+mod worker;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+use self::bus::{Ear, TAKEN, freed_topic};
+use self::database::Database;
+use self::job::{Answer, Job, Op};
+use crate::backend::{
+    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
+    Release, Subscription, TimeAuthority, Topic,
+};
+use crate::sync::lock;
+use crate::{Check, Error, ErrorCode, Key, LockId, Ttl};
+
+/// A reader of taken locks that falls this far behind is told that it missed some.
+const TAKEN_BACKLOG: usize = 1024;
+
+/// Locks in a SQLite file, for all the processes of one host. No server is needed.
+///
+/// The file must be on a local file system; it and its directory must be writable. All processes must run on the same
+/// kernel: time is counted from its boot, so that setting the wall clock does not matter. Each handle has a thread of its
+/// own for the database; operations that meet there are carried out in one transaction.
+///
+/// A file that is deleted or replaced while it is in use fails every operation from then on.
+///
+/// ```
+/// use leasehold::{Locks, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// # let path = directory.path().join("locks.db");
+/// let locks = Locks::new(Sqlite::open(&path).await?);
+/// locks.lock("nightly-report").run(|lease| async move { println!("fence {}", lease.fence()) }).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Sqlite {
+    handle: Arc<Handle>,
+}
+
+/// How a database file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SqliteOptions {
+    /// Whether to make the file if it is not there. It is by default.
+    pub create: bool,
+    /// How much survives a power cut.
+    pub synchronous: Synchronous,
+}
+
+/// How much survives a power cut. A crash of a process loses nothing either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// The last transactions may be lost, which does no harm: every holder lived on the machine that lost power, and fences
+    /// never fall below the clock.
+    #[default]
+    Normal,
+    /// Nothing is lost, and every transaction waits for the disk.
+    Full,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self { create: true, synchronous: Synchronous::Normal }
+    }
+}
+
+struct Handle {
+    path: PathBuf,
+    jobs: Sender<Job>,
+    ear: Mutex<Option<Arc<Ear>>>,
+}
+
+impl Sqlite {
+    /// Opens the database file at `path`, and makes it if it is not there.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the directory does not exist, the file is not a database, or
+    /// belongs to another program or a newer version of this one; [`AuthFailed`](ErrorCode::AuthFailed) if it may not be
+    /// written; [`Internal`](ErrorCode::Internal) if it is corrupt;
+    /// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) if the disk fails or is full.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::open_with(path, SqliteOptions::default()).await
+    }
+
+    /// Opens the database file at `path` in the way `options` say.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Sqlite::open).
+    pub async fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, Error> {
+        // A program that changes its directory later must still find the file.
+        let path = std::path::absolute(path.as_ref())
+            .map_err(|source| Error::invalid("the database file has no usable path").with_source(source))?;
+        let open = {
+            let path = path.clone();
+            move || Database::open(&path, &options)
+        };
+        let (jobs, opened) = worker::start(open)?;
+        opened.await.unwrap_or_else(|_| Err(stopped()))?;
+        Ok(Self { handle: Arc::new(Handle { path, jobs, ear: Mutex::default() }) })
+    }
+
+    /// Looks for whatever could break locks or fences in this store.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As for any operation, if the store cannot be examined at all.
+    pub async fn examine(&self) -> Result<Vec<Check>, Error> {
+        match self.call(Op::Examine).await? {
+            Answer::Examined(checks) => Ok(checks),
+            _ => Err(stopped()),
+        }
+    }
+
+    async fn call(&self, op: Op) -> Result<Answer, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.handle.jobs.send(Job { op, reply: Some(reply) }).map_err(|_| stopped())?;
+        answer.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    async fn find(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        let op = match by {
+            LookupBy::Key(key) => Op::ByKey(key.clone()),
+            LookupBy::Id(id) => Op::ById(*id),
+        };
+        match self.call(op).await? {
+            Answer::Found(record) => Ok(record),
+            _ => Err(stopped()),
+        }
+    }
+}
+
+/// The thread of the database is gone, which only a bug could bring about.
+fn stopped() -> Error {
+    Error::new(ErrorCode::Internal, "the thread of the database has stopped").with_outcome_unknown()
+}
+
+impl Handle {
+    fn ear(&self) -> Result<Arc<Ear>, Error> {
+        let mut ear = lock(&self.ear);
+        match &*ear {
+            Some(ear) => Ok(ear.clone()),
+            None => Ok(ear.insert(Arc::new(Ear::open()?)).clone()),
+        }
+    }
+
+    /// Sends a job whose answer nobody waits for.
+    fn send(&self, op: Op) {
+        let _ = self.jobs.send(Job { op, reply: None });
+    }
+}
+
+#[async_trait]
+impl Backend for Sqlite {
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        match self.call(Op::Acquire(request.clone())).await? {
+            Answer::Acquire(answer) => Ok(answer),
+            _ => Err(stopped()),
+        }
+    }
+
+    async fn release(&self, id: &LockId) -> Result<Release, Error> {
+        match self.call(Op::Release(*id)).await? {
+            Answer::Release(answer) => Ok(answer),
+            _ => Err(stopped()),
+        }
+    }
+
+    async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        match self.call(Op::Extend(*id, ttl)).await? {
+            Answer::Extend(answer) => Ok(answer),
+            _ => Err(stopped()),
+        }
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        Ok(self.find(LookupBy::Key(key)).await?.is_some())
+    }
+
+    async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        self.find(by).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
+        match self.call(Op::List(request.clone())).await? {
+            Answer::List(page) => Ok(page),
+            _ => Err(stopped()),
+        }
+    }
+
+    async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
+        let (topic, backlog) = match topic {
+            // One unread event says all there is to say: look again.
+            Topic::Freed(key) => (freed_topic(key), 1),
+            Topic::Taken => (TAKEN.to_owned(), TAKEN_BACKLOG),
+        };
+        let ear = self.handle.ear()?;
+        let (publisher, subscription) = Subscription::channel(backlog, {
+            let (handle, ear, topic) = (self.handle.clone(), ear.clone(), topic.clone());
+            move || {
+                let mut subscribers = lock(&ear.subscribers);
+                let Some(readers) = subscribers.get_mut(&topic) else { return };
+                readers.retain(|reader| !reader.is_closed());
+                if readers.is_empty() {
+                    subscribers.remove(&topic);
+                    // Sent while the subscribers are locked, so that it cannot overtake a new listener's job.
+                    handle.send(Op::Unlisten { topic: topic.clone(), address: ear.address.clone() });
+                }
+            }
+        });
+        let (reply, listening) = oneshot::channel();
+        {
+            let mut subscribers = lock(&ear.subscribers);
+            subscribers.entry(topic.clone()).or_default().push(publisher);
+            let op = Op::Listen { topic, address: ear.address.clone() };
+            self.handle.jobs.send(Job { op, reply: Some(reply) }).map_err(|_| stopped())?;
+        }
+        listening.await.unwrap_or_else(|_| Err(stopped()))?;
+        Ok(subscription)
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+        match self.call(Op::ForceRelease(key.clone())).await? {
+            Answer::ForceRelease(answer) => Ok(answer),
+            _ => Err(stopped()),
+        }
+    }
+
+    /// The database has a thread of its own, which no runtime can keep from working: the same handle will do.
+    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { time_authority: TimeAuthority::Store, wake_ups: true, clock_floored_fences: true }
+    }
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite").field("path", &self.handle.path).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,213 @@
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::params;
+use tokio::sync::oneshot;
+
+use super::bus::{Mail, Postman};
+use super::database::Database;
+use super::error::{is_full, translate};
+use super::job::{Answer, Job, Op};
+use super::operations::{News, Operations};
+use crate::{Error, ErrorCode, TIME_TOLERANCE};
+
+/// The most operations in one transaction, so that none waits long for its answer.
+const MOST_TOGETHER: usize = 256;
+/// How often dead records and listeners are cleared away.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// Dead records are kept for more than two seconds past the tolerance.
+const SWEEP_AFTER: Duration = Duration::from_millis(2001);
+/// How long the thread looks for work before it goes to sleep: waking it costs more than a transaction.
+const LOOK_FOR_WORK: Duration = Duration::from_micros(40);
+
+/// The way to send work, and the news of how the opening went.
+type Started = (Sender<Job>, oneshot::Receiver<Result<(), Error>>);
+
+/// Starts the thread that owns the database and returns the way to send it work. It ends when all senders are gone and
+/// everything that was sent is done.
+pub(super) fn start(open: impl FnOnce() -> Result<Database, Error> + Send + 'static) -> Result<Started, Error> {
+    let (jobs, received) = channel();
+    let (opened, outcome) = oneshot::channel();
+    let run = move || match open() {
+        Ok(database) => {
+            let _ = opened.send(Ok(()));
+            Worker { database, postman: Postman::new(), swept: Instant::now() }.run(&received);
+        }
+        Err(error) => {
+            let _ = opened.send(Err(error));
+        }
+    };
+    thread::Builder::new().name("leasehold-sqlite".into()).spawn(run).map_err(|source| {
+        Error::new(ErrorCode::Internal, "cannot start the thread of the database")
+            .with_hint("the limit on threads of this process may be too low")
+            .with_source(source)
+    })?;
+    Ok((jobs, outcome))
+}
+
+struct Worker {
+    database: Database,
+    postman: Postman,
+    swept: Instant,
+}
+
+/// What a transaction came to: an answer for each operation, and the mail to send.
+type Committed = (Vec<Result<Answer, Error>>, Vec<Mail>);
+
+impl Worker {
+    fn run(mut self, jobs: &Receiver<Job>) {
+        loop {
+            match next(jobs) {
+                Ok(first) => {
+                    // Whatever came in while the last transaction ran is done in this one, in order.
+                    let mut batch = vec![first];
+                    batch.extend(jobs.try_iter().take(MOST_TOGETHER - 1));
+                    self.carry_out(batch);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.swept.elapsed() > SWEEP_EVERY {
+                self.swept = Instant::now();
+                // Nobody waits for it, and the next one will do what this one could not.
+                if let Err(error) = self.sweep() {
+                    tracing::debug!(%error, "cannot sweep the database");
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, batch: Vec<Job>) {
+        let outcome = match self.transact(&batch) {
+            Err(_) if batch.len() > 1 => {
+                // One of them spoilt it for all.
+                return batch.into_iter().for_each(|job| self.carry_out(vec![job]));
+            }
+            Err(error) if is_full(&error) => self.make_room().and_then(|()| self.transact(&batch)),
+            outcome => outcome,
+        };
+        match outcome {
+            Ok((answers, mail)) => {
+                for (job, answer) in batch.into_iter().zip(answers) {
+                    job.answer(answer);
+                }
+                self.deliver(&mail);
+            }
+            Err(error) => batch.into_iter().for_each(|job| job.answer(Err(error.duplicate()))),
+        }
+    }
+
+    /// Carries out the operations in one transaction. Fails as a whole if one of them fails for a reason other than its
+    /// own request.
+    fn transact(&mut self, batch: &[Job]) -> Result<Committed, Error> {
+        self.database.check_identity()?;
+        let reads_only = batch.iter().all(|job| job.op.only_reads());
+        self.execute(if reads_only { "BEGIN" } else { "BEGIN IMMEDIATE" })?;
+        match self.operate(batch) {
+            Ok(committed) => self.commit().map(|()| committed),
+            Err(error) => {
+                // SQLite may have done so already.
+                let _ = self.execute("ROLLBACK");
+                Err(error)
+            }
+        }
+    }
+
+    fn operate(&mut self, batch: &[Job]) -> Result<Committed, Error> {
+        let mut news = Vec::new();
+        // Read only now: waiting for the write lock takes time.
+        let now = self.database.now();
+        let mut operations = Operations { connection: &self.database.connection, now, news: &mut news };
+        let mut answers = Vec::with_capacity(batch.len());
+        for job in batch {
+            let answer = match &job.op {
+                Op::Examine => self.database.examine().map(Answer::Examined),
+                op => op.run(&mut operations),
+            };
+            match answer {
+                Err(error) if error.code() != ErrorCode::InvalidArgument => return Err(error),
+                answer => answers.push(answer),
+            }
+        }
+        let mail = self.address(&news)?;
+        Ok((answers, mail))
+    }
+
+    /// Finds out who is to hear the news.
+    fn address(&self, news: &[News]) -> Result<Vec<Mail>, Error> {
+        let mut mail = Vec::new();
+        for news in news {
+            let sql = "SELECT address FROM listeners WHERE topic = ?1";
+            let mut statement = self.database.connection.prepare_cached(sql).map_err(translate)?;
+            let addresses = statement.query_map([news.topic()], |row| row.get(0)).map_err(translate)?;
+            for address in addresses {
+                mail.push(Mail { address: address.map_err(translate)?, text: news.text() });
+            }
+        }
+        Ok(mail)
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.execute("COMMIT").map_err(|error| {
+            let _ = self.execute("ROLLBACK");
+            // A disk that failed while the end of the transaction was written may have kept it.
+            if is_full(&error) { error } else { error.with_outcome_unknown() }
+        })
+    }
+
+    fn deliver(&self, mail: &[Mail]) {
+        let dead = self.postman.deliver(mail);
+        for address in dead {
+            self.forget(&address);
+        }
+    }
+
+    /// Strikes off listeners who are gone. If that fails, the next sweep will do it.
+    fn forget(&self, address: &str) {
+        let _ = self.database.connection.execute("DELETE FROM listeners WHERE address = ?1", [address]);
+    }
+
+    fn sweep(&mut self) -> Result<(), Error> {
+        self.database.check_identity()?;
+        let dead_since = self
+            .database
+            .now()
+            .as_millis()
+            .saturating_sub(u64::try_from((TIME_TOLERANCE + SWEEP_AFTER).as_millis()).unwrap_or(u64::MAX));
+        let connection = &self.database.connection;
+        let dead_since = i64::try_from(dead_since).unwrap_or(i64::MAX);
+        connection.execute(include_str!("sweep.sql"), params![dead_since]).map_err(translate)?;
+        let addresses: Vec<String> = connection
+            .prepare("SELECT DISTINCT address FROM listeners")
+            .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+            .map_err(translate)?;
+        let knocks: Vec<Mail> = addresses.into_iter().map(Mail::knock).collect();
+        self.deliver(&knocks);
+        Ok(())
+    }
+
+    /// The log holds what the database file may have room for.
+    fn make_room(&self) -> Result<(), Error> {
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.database.connection.query_row(checkpoint, [], |_| Ok(())).map_err(translate)
+    }
+
+    fn execute(&self, sql: &'static str) -> Result<(), Error> {
+        let mut statement = self.database.connection.prepare_cached(sql).map_err(translate)?;
+        statement.execute([]).map(drop).map_err(translate)
+    }
+}
+
+/// The next job. Work that follows on an answer comes within microseconds, so it is looked for before going to sleep.
+fn next(jobs: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
+    let looking = Instant::now();
+    while looking.elapsed() < LOOK_FOR_WORK {
+        match jobs.try_recv() {
+            Ok(job) => return Ok(job),
+            Err(TryRecvError::Empty) => std::hint::spin_loop(),
+            Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+        }
+    }
+    jobs.recv_timeout(SWEEP_EVERY)
+}
