@@ -60,6 +60,7 @@ impl Op {
             Op::ById(id) => Answer::Found(operations.by_id(id)?),
             Op::List(request) => Answer::List(operations.list(request)?),
             Op::ForceRelease(key) => Answer::ForceRelease(operations.force_release(key)?),
+            Op::Examine => Answer::Examined(operations.database.examine()?),
             Op::Listen { topic, address } => {
                 operations.listen(topic, address)?;
                 Answer::Done

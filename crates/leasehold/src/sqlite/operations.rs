@@ -1,5 +1,6 @@
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+use rusqlite::{CachedStatement, OptionalExtension, Row, params};
 
+use super::database::Database;
 use super::error::{is_unique_violation, translate};
 use crate::{
     Absence, Acquire, AcquireRequest, Error, Extend, Fence, ForceRelease, Holder, Key, ListPage, ListRequest, LockId,
@@ -15,7 +16,7 @@ pub(super) enum News {
 
 /// The operations of a store within a transaction that somebody else began and will commit.
 pub(super) struct Operations<'a> {
-    pub(super) connection: &'a Connection,
+    pub(super) database: &'a Database,
     pub(super) now: Timestamp,
     pub(super) news: &'a mut Vec<News>,
 }
@@ -164,7 +165,7 @@ impl Operations<'_> {
     }
 
     fn prepare(&self, sql: &'static str) -> Result<CachedStatement<'_>, Error> {
-        self.connection.prepare_cached(sql).map_err(translate)
+        self.database.connection.prepare_cached(sql).map_err(translate)
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::bus::{Mail, Postman};
 use super::database::Database;
 use super::error::{is_full, translate};
-use super::job::{Answer, Job, Op};
+use super::job::{Answer, Job};
 use super::operations::{News, Operations};
 use crate::{Error, ErrorCode, TIME_TOLERANCE};
 
@@ -118,13 +118,10 @@ impl Worker {
         let mut news = Vec::new();
         // Read only now: waiting for the write lock takes time.
         let now = self.database.now();
-        let mut operations = Operations { connection: &self.database.connection, now, news: &mut news };
+        let mut operations = Operations { database: &self.database, now, news: &mut news };
         let mut answers = Vec::with_capacity(batch.len());
         for job in batch {
-            let answer = match &job.op {
-                Op::Examine => self.database.examine().map(Answer::Examined),
-                op => op.run(&mut operations),
-            };
+            let answer = job.op.run(&mut operations);
             match answer {
                 Err(error) if error.code() != ErrorCode::InvalidArgument => return Err(error),
                 answer => answers.push(answer),
