@@ -127,6 +127,10 @@ impl Error {
         Self::new(ErrorCode::Aborted, "the operation was cancelled")
     }
 
+    pub(crate) fn panicked(operation: Operation) -> Self {
+        Self::new(ErrorCode::Internal, "the store's driver panicked").during(operation).with_outcome_unknown()
+    }
+
     pub(crate) fn lost(loss: Loss) -> Self {
         let mut error = Self::new(ErrorCode::LockLost, format!("the lock was lost: {loss}"));
         error.0.loss = Some(loss);
@@ -153,7 +157,6 @@ impl Error {
     }
 
     /// The same error for another caller, without the source, which cannot be shared.
-    #[cfg(feature = "sqlite")]
     pub(crate) fn duplicate(&self) -> Self {
         let details = &self.0;
         Self(Box::new(Details {

@@ -94,6 +94,9 @@ async fn operations_waits_holds_contention_and_losses_are_recorded() {
     let lost = locks.lock("k").heartbeat(false).acquire().await.unwrap();
     clock.advance(Duration::from_secs(30));
     lost.lost().await;
+    while recorded.get("leasehold_lost_total{reason=expired}").0 == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     assert_eq!(recorded.get("leasehold_lost_total{reason=expired}").0, 1);
     assert_eq!(recorded.get("leasehold_hold_seconds{}"), (2, 37.0));
     lost.release().await.unwrap_err();

@@ -151,7 +151,7 @@ async fn a_guard_hears_that_its_lock_was_taken(cx: &Context) {
     let key = cx.key("taken");
     let (locks, faults) = cx.locks();
     let guard = locks.lock(&key).acquire().await.expect("the lock is free");
-    cx.eventually("the keeper listens", || faults.calls(Operation::Subscribe) >= 1).await;
+    cx.eventually("the keeper listens", || faults.answers(Operation::Subscribe) >= 1).await;
     cx.peer.force_release(&key).await.expect("force_release answers");
     let loss = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is told within five seconds");
     assert_eq!(loss, Loss::ForceReleased);

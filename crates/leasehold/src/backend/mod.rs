@@ -39,8 +39,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///   an expiry of the store's time plus the ttl. A stolen lock's id is dead from then on, and
     ///   [`Event::Taken`] tells its holder.
     ///
-    /// An id whose lock was released may be granted anew. A client that sends a request twice must therefore not
-    /// release before both are answered; [`Locks`](crate::Locks) takes care of that.
+    /// An id whose lock was released may be granted anew, so a request that arrives after it was given up for lost and
+    /// released leaves a lock until its ttl has passed. [`Locks`](crate::Locks) releases such an id more than once.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error>;
 
     /// Gives the lock back if `id` still holds it, and wakes those who wait for its key.

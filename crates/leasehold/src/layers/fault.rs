@@ -1,4 +1,5 @@
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,6 +21,8 @@ use crate::{
 pub enum Fault {
     /// The call fails and never reaches the store.
     FailBefore(ErrorCode),
+    /// The call never reaches the store, but nobody can know: an error whose outcome is unknown.
+    LoseBefore(ErrorCode),
     /// The call is carried out, but its answer is lost: an error whose outcome is unknown.
     FailAfter(ErrorCode),
     /// The call reaches the store only after this time.
@@ -64,20 +67,24 @@ pub struct FaultLayer {
 }
 
 /// The script of a [`FaultLayer`], and what came of it. Clones are the same script.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Faults(Arc<Script>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Script {
     operations: Mutex<HashMap<Operation, Line>>,
     drop_wake_ups: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+type Hook = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
 struct Line {
     next: VecDeque<Fault>,
     always: Option<Fault>,
+    on_call: Option<Hook>,
     calls: usize,
+    answers: usize,
     at_once: usize,
     most_at_once: usize,
 }
@@ -106,6 +113,17 @@ impl Faults {
         self.0.drop_wake_ups.store(on, Ordering::Release);
     }
 
+    /// Runs `hook` inside every call of `operation`, just before it reaches the store. It may move a clock, block, or panic
+    /// as a driver with a bug would.
+    pub fn on_call(&self, operation: Operation, hook: impl Fn() + Send + Sync + 'static) {
+        self.with(operation, |line| line.on_call = Some(Arc::new(hook)));
+    }
+
+    /// How many calls of `operation` the store has answered.
+    pub fn answers(&self, operation: Operation) -> usize {
+        self.with(operation, |line| line.answers)
+    }
+
     /// How many calls of `operation` reached the store.
     pub fn calls(&self, operation: Operation) -> usize {
         self.with(operation, |line| line.calls)
@@ -131,6 +149,9 @@ impl Faults {
         let fault = self.with(operation, |line| line.next.pop_front().or(line.always));
         match fault {
             Some(Fault::FailBefore(code)) => return Err(Error::new(code, "a scripted failure").during(operation)),
+            Some(Fault::LoseBefore(code)) => {
+                return Err(Error::new(code, "a scripted failure").during(operation).with_outcome_unknown());
+            }
             Some(Fault::DelayBefore(time)) => tokio::time::sleep(time).await,
             Some(Fault::HangBefore) => std::future::pending().await,
             Some(Fault::Refuse) => {
@@ -140,8 +161,15 @@ impl Faults {
             }
             _ => {}
         }
-        self.with(operation, |line| line.calls += 1);
+        let hook = self.with(operation, |line| {
+            line.calls += 1;
+            line.on_call.clone()
+        });
+        if let Some(hook) = hook {
+            hook();
+        }
         let answer = call.await;
+        self.with(operation, |line| line.answers += 1);
         match fault {
             Some(Fault::FailAfter(code)) => {
                 return Err(Error::new(code, "a scripted failure").during(operation).with_outcome_unknown());
@@ -151,6 +179,12 @@ impl Faults {
             _ => {}
         }
         answer
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Faults")
     }
 }
 

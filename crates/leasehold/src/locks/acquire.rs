@@ -11,7 +11,7 @@ use super::owner::Owner;
 use super::queue::Turn;
 use super::retry::{Retry, Wait};
 use super::{Inner, PlantedBug};
-use crate::{Acquire, AcquireRequest, Contention, Error, Grant, Subscription, Topic};
+use crate::{Acquire, AcquireRequest, Contention, Error, Grant, Loss, Operation, Subscription, Topic};
 
 /// How long a waiter that will be woken sleeps before it looks by itself, in case the wake-up was lost.
 const WAKE_UP_BACKSTOP: Duration = Duration::from_secs(5);
@@ -50,16 +50,26 @@ impl Plan {
             return Ok(Ok(guard));
         }
         let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
-        loop {
-            match self.until(None, attempt.send()).await.map_err(|_| Error::aborted())?? {
-                Acquire::Held(contention) => return Ok(Err(contention)),
-                Acquire::Granted(mut grant) => {
-                    if self.until(None, attempt.refresh(&mut grant)).await.map_err(|_| Error::aborted())?? {
-                        return self.guard(attempt, &grant).map(Ok);
-                    }
+        match self.until(None, self.try_with(&mut attempt)).await.map_err(|_| Error::aborted())?? {
+            Acquire::Held(contention) => Ok(Err(contention)),
+            Acquire::Granted(grant) => self.guard(attempt, &grant).map(Ok),
+        }
+    }
+
+    /// Asks the store once. A grant is good to be handed out.
+    async fn try_with(&self, attempt: &mut Attempt<'_>) -> Result<Acquire, Error> {
+        let mut answer = attempt.send().await?;
+        if let Acquire::Granted(grant) = &mut answer {
+            attempt.refresh(grant).await?;
+            if let Err(error) = self.inner.core.high_water.check(&self.request.key, grant.fence) {
+                // A lock that was taken while its answer was on the way has a lower fence than the thief's.
+                if attempt.still_holds().await? {
+                    return Err(error);
                 }
+                return Err(Error::lost(Loss::Gone));
             }
         }
+        Ok(answer)
     }
 
     /// Tries until the lock is ours or the patience is at its end: subscribe, try, wait, again.
@@ -73,55 +83,53 @@ impl Plan {
 
     async fn wait_and_acquire(&self, started: Instant) -> Result<Guard, Error> {
         self.check_open()?;
-        if let Some(guard) = self.reenter() {
-            return Ok(guard);
-        }
         let deadline = self.deadline(started);
-        let turn = match self.until(deadline, self.enter_line()).await {
-            Ok(turn) => turn,
-            Err(stopped) => return Err(self.give_up(stopped, started, None)),
+        let mut last = LastAnswer::None;
+        let acquire = async {
+            tokio::select! {
+                biased;
+                // Another task of the same owner may have the lock already, or get it while this one waits.
+                guard = self.reentered() => Ok(guard),
+                guard = self.wait_in_line(&mut last) => guard,
+            }
         };
-        // Another task of the same owner may have got the lock while this one stood in line.
-        if let Some(guard) = self.reenter() {
-            return Ok(guard);
+        match self.until(deadline, acquire).await {
+            Ok(result) => result,
+            Err(Stopped::Cancelled) => Err(Error::aborted()),
+            Err(Stopped::TimedOut) => Err(self.give_up(started, last)),
         }
+    }
+
+    async fn wait_in_line(&self, last: &mut LastAnswer) -> Result<Guard, Error> {
+        let turn = self.enter_line().await;
         let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
         let mut waiting = Waiting { plan: self, turn, subscription: None, retries: 0 };
-        let mut last_seen = None;
+        let started = self.inner.core.now();
         loop {
-            let answer = match self.until(deadline, attempt.send()).await {
-                Ok(answer) => answer,
-                Err(stopped) => return Err(self.give_up(stopped, started, last_seen)),
-            };
-            let pause = match answer {
-                Ok(Acquire::Granted(mut grant)) => match self.until(deadline, attempt.refresh(&mut grant)).await {
-                    Ok(Ok(true)) => return self.guard(attempt, &grant),
-                    Ok(Ok(false)) => continue,
-                    Ok(Err(error)) => return Err(error),
-                    Err(stopped) => return Err(self.give_up(stopped, started, last_seen)),
-                },
+            let pause = match self.try_with(&mut attempt).await {
+                Ok(Acquire::Granted(grant)) => return self.guard(attempt, &grant),
                 Ok(Acquire::Held(contention)) => {
                     if let Some(tell) = &self.on_contention {
                         tell(&contention);
                     }
                     let pause = waiting.pause(&contention);
-                    last_seen = Some(contention);
-                    match self.until(deadline, waiting.subscribe()).await {
+                    *last = LastAnswer::Held(contention);
+                    if waiting.subscribe().await {
                         // Try once more before waiting: the lock may have been freed before we were subscribed.
-                        Ok(true) => continue,
-                        Ok(false) => pause,
-                        Err(stopped) => return Err(self.give_up(stopped, started, last_seen)),
+                        continue;
                     }
+                    pause
                 }
-                Err(error) if error.is_retryable() && waiting.may_retry() => self.retry.delay_after(waiting.retries),
+                Err(error) if error.is_retryable() || error.loss().is_some() => {
+                    *last = LastAnswer::Failed(error);
+                    self.retry.delay_after(waiting.retries)
+                }
                 Err(error) => return Err(error),
             };
             if !waiting.may_retry() {
-                return Err(self.give_up(Stopped::TimedOut, started, last_seen));
+                return Err(self.give_up(started, std::mem::take(last)));
             }
-            if let Err(stopped) = self.until(deadline, waiting.wait(pause)).await {
-                return Err(self.give_up(stopped, started, last_seen));
-            }
+            waiting.wait(pause).await;
         }
     }
 
@@ -162,10 +170,12 @@ impl Plan {
         }
     }
 
-    fn give_up(&self, stopped: Stopped, started: Instant, last_seen: Option<Contention>) -> Error {
-        match stopped {
-            Stopped::Cancelled => Error::aborted(),
-            Stopped::TimedOut => Error::acquisition_timeout(self.waited(started), last_seen),
+    /// The error of a request that ran out of patience: the store's if that was what it met last.
+    fn give_up(&self, started: Instant, last: LastAnswer) -> Error {
+        match last {
+            LastAnswer::Failed(error) => error,
+            LastAnswer::Held(contention) => Error::acquisition_timeout(self.waited(started), Some(contention)),
+            LastAnswer::None => Error::acquisition_timeout(self.waited(started), None),
         }
     }
 
@@ -178,25 +188,47 @@ impl Plan {
         Some(Guard::new(Lease { hold, locks: self.inner.clone() }))
     }
 
+    async fn reentered(&self) -> Guard {
+        match &self.owner {
+            Some(owner) => {
+                let hold = owner.reentered(&self.inner, &self.request.key).await;
+                Guard::new(Lease { hold, locks: self.inner.clone() })
+            }
+            None => std::future::pending().await,
+        }
+    }
+
     /// Makes the guard of a grant. Nothing is awaited between the grant and this.
     fn guard(&self, attempt: Attempt<'_>, grant: &Grant) -> Result<Guard, Error> {
         let core = &self.inner.core;
-        core.high_water.check(&self.request.key, grant.fence)?;
         let terms = Terms {
             key: self.request.key.clone(),
             ttl: self.request.ttl,
             heartbeat: self.heartbeat,
             max_hold: self.max_hold,
             sent: attempt.counts_from(),
+            late: attempt.may_be_late().then(|| self.request.clone()),
         };
         let hold = Arc::new(Hold::new(grant, terms, core.settings.clock.clone()));
-        attempt.taken_over();
         core.watch(&hold);
+        let guard = Guard::new(Lease { hold: hold.clone(), locks: self.inner.clone() });
+        attempt.taken_over();
+        // After the hold can be seen by `shutdown`: one of the two sees the other.
+        self.check_open()?;
         if let Some(owner) = &self.owner {
             owner.remember(&self.inner, &hold);
         }
-        Ok(Guard::new(Lease { hold, locks: self.inner.clone() }))
+        Ok(guard)
     }
+}
+
+/// What the store said last to a request that waits.
+#[derive(Default)]
+enum LastAnswer {
+    #[default]
+    None,
+    Held(Contention),
+    Failed(Error),
 }
 
 /// The state of waiting for one lock: a place in line, a subscription, and the count of tries without a reason.
@@ -214,7 +246,8 @@ impl Waiting<'_> {
         if self.subscription.is_some() || !core.backend.capabilities().wake_ups {
             return false;
         }
-        match core.backend.subscribe(Topic::Freed(&self.plan.request.key)).await {
+        let subscribe = core.backend.subscribe(Topic::Freed(&self.plan.request.key));
+        match core.within(core.settings.operation_timeout, Operation::Subscribe, subscribe).await {
             Ok(subscription) => {
                 self.subscription = Some(subscription);
                 true

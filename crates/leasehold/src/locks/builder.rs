@@ -1,4 +1,4 @@
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::core::Core;
@@ -77,6 +77,8 @@ impl LocksBuilder {
     /// Makes the handle.
     pub fn build(self) -> Locks {
         let core = Arc::new(Core::new(self.backend, self.settings));
-        Locks { inner: Arc::new(Inner { core, keeper: OnceLock::new(), holder: self.holder }) }
+        Locks {
+            inner: Arc::new(Inner { core, keeper: OnceLock::new(), starting: Mutex::default(), holder: self.holder }),
+        }
     }
 }

@@ -1,5 +1,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -14,8 +15,11 @@ use super::settings::{ReleaseFailure, Settings};
 use crate::sync::lock;
 use crate::{Backend, Error, Key, LockId, Loss, Operation, Release, Ttl};
 
-/// The pause between two tries of a release that failed.
-const RELEASE_RETRY: Duration = Duration::from_millis(50);
+/// The first pause between two tries of a release that failed, and the longest.
+const RELEASE_RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// As good as for ever.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// What the handle, its guards and its keeper share.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(super) struct Core {
     pub(super) sooner: Notify,
     /// Cancelled by `shutdown`.
     pub(super) closing: CancellationToken,
+    /// How long releases are tried after `shutdown`.
+    pub(super) closed_at: OnceLock<Instant>,
     /// What goes on in the background and must be done before `shutdown` returns.
     pub(super) background: TaskTracker,
 }
@@ -43,12 +49,19 @@ impl Core {
             schedule: Mutex::default(),
             sooner: Notify::new(),
             closing: CancellationToken::new(),
+            closed_at: OnceLock::new(),
             background: TaskTracker::new(),
         }
     }
 
     pub(super) fn now(&self) -> Instant {
         self.settings.clock.instant()
+    }
+
+    /// The moment `time` from now, however far away.
+    pub(super) fn after(&self, time: Duration) -> Instant {
+        let now = self.now();
+        now.checked_add(time).unwrap_or(now + CENTURY)
     }
 
     /// Sleeps until `at`, or for ever.
@@ -61,10 +74,11 @@ impl Core {
 
     /// Sleeps for `time`, counted from the first poll: a clock that nobody waits for is not read.
     pub(super) async fn sleep(&self, time: Duration) {
-        self.settings.clock.sleep_until(self.now() + time).await;
+        self.settings.clock.sleep_until(self.after(time)).await;
     }
 
-    /// Runs an operation of the store for at most `timeout`.
+    /// Runs an operation of the store for at most `timeout`. A driver that panics is an error like others: it must not take
+    /// the keeper's work with it.
     pub(super) async fn within<T>(
         &self,
         timeout: Duration,
@@ -73,7 +87,7 @@ impl Core {
     ) -> Result<T, Error> {
         tokio::select! {
             biased;
-            result = run => result,
+            result = caught(operation, run) => result,
             () = self.sleep(timeout) => Err(Error::timed_out(operation, timeout)),
         }
     }
@@ -152,10 +166,14 @@ impl Core {
 
     /// The store reports that this lock was taken from its holder, who may or may not be us.
     pub(super) fn taken(&self, id: &LockId, how: Loss) {
-        let hold = lock(&self.schedule).get(id);
-        if let Some(hold) = hold {
+        if let Some(hold) = self.hold_of(id) {
             self.lose(&hold, how);
         }
+    }
+
+    /// The hold of this handle with this lock id.
+    pub(super) fn hold_of(&self, id: &LockId) -> Option<Arc<Hold>> {
+        lock(&self.schedule).get(id)
     }
 
     pub(super) fn forget(&self, hold: &Hold) {
@@ -165,26 +183,34 @@ impl Core {
     }
 
     /// Gives an ended hold back to the store, trying again until `until` if the store fails.
-    pub(super) async fn release_hold(&self, backend: &dyn Backend, hold: &Hold, until: Instant) -> Result<(), Error> {
+    pub(super) async fn release_hold(
+        &self,
+        backend: &dyn Backend,
+        hold: &Hold,
+        until: Instant,
+        may_have_arrived: bool,
+    ) -> Result<(), Error> {
         tokio::select! {
             biased;
             () = hold.extends_stopped() => {}
             () = self.settings.clock.sleep_until(until) => {}
         }
-        self.release(backend, &hold.key, &hold.lock_id, until).await
+        self.release(backend, &hold.key, &hold.lock_id, until, may_have_arrived).await
     }
 
     /// Gives a lock back to the store, trying again until `until` if the store fails. Fails with [`Loss::Gone`] if the
-    /// store does not know the lock.
+    /// store does not know the lock, unless an earlier release may have freed it.
     pub(super) async fn release(
         &self,
         backend: &dyn Backend,
         key: &Key,
         id: &LockId,
         until: Instant,
+        mut may_have_arrived: bool,
     ) -> Result<(), Error> {
-        let mut may_have_arrived = false;
+        let mut pause = RELEASE_RETRY.0;
         let result = loop {
+            let until = self.closed_at.get().map_or(until, |closed| until.min(*closed));
             let left = until.saturating_duration_since(self.now()).max(Duration::from_millis(1));
             let timeout = left.min(self.settings.operation_timeout);
             match self.within(timeout, Operation::Release, backend.release(id)).await {
@@ -192,9 +218,10 @@ impl Core {
                 // The release whose answer was lost is the one that freed it.
                 Ok(Release::Absent(_)) if may_have_arrived => break Ok(()),
                 Ok(Release::Absent(_)) => break Err(Error::lost(Loss::Gone)),
-                Err(error) if error.is_retryable() && self.now() + RELEASE_RETRY < until => {
+                Err(error) if error.is_retryable() && pause < left => {
                     may_have_arrived |= error.outcome_unknown();
-                    self.sleep(RELEASE_RETRY).await;
+                    self.sleep(pause).await;
+                    pause = (pause * 2).min(RELEASE_RETRY.1);
                 }
                 Err(error) => break Err(error),
             }
@@ -203,12 +230,28 @@ impl Core {
         result
     }
 
-    /// Reports a release that failed where no caller could be told.
-    pub(super) fn release_failed(&self, key: &Key, lock_id: &LockId, error: &Error) {
-        let failure = ReleaseFailure { key, lock_id, error };
-        let hook = AssertUnwindSafe(|| (self.settings.on_release_error)(&failure));
-        if catch_unwind(hook).is_err() {
-            tracing::warn!("the on_release_error hook panicked");
+    /// Reports a release that failed where no caller could be told. On a thread of its own: the hook is the user's, and may
+    /// block.
+    pub(super) fn release_failed(&self, key: &Key, lock_id: &LockId, error: Error) {
+        let (hook, key, lock_id) = (self.settings.on_release_error.clone(), key.clone(), *lock_id);
+        let report = move || {
+            let failure = ReleaseFailure { key: &key, lock_id: &lock_id, error: &error };
+            if catch_unwind(AssertUnwindSafe(|| hook(&failure))).is_err() {
+                tracing::warn!("the on_release_error hook panicked");
+            }
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            drop(runtime.spawn_blocking(report));
         }
     }
+}
+
+/// Turns a panic in `run` into an error.
+async fn caught<T>(operation: Operation, run: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut run = std::pin::pin!(run);
+    std::future::poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(cx)));
+        polled.unwrap_or_else(|_| Poll::Ready(Err(Error::panicked(operation))))
+    })
+    .await
 }

@@ -52,6 +52,9 @@ impl<'a> ExtendSent<'a> {
         let deadline_before = state.deadline;
         state.deadline = deadline_before.min(at + ttl.as_duration());
         state.extend_on_its_way = true;
+        drop(state);
+        // The deadline may have come nearer.
+        hold.changed.notify_waiters();
         Ok(Self { hold, ttl, at, deadline_before, answered: false })
     }
 

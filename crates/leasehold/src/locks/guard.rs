@@ -4,6 +4,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
+use super::background::{Undo, Work};
 use super::hold::Hold;
 use super::lease::Lease;
 use crate::{Error, Grant, Loss};
@@ -48,7 +49,7 @@ impl Guard {
     ///
     /// [`LockLost`](crate::ErrorCode::LockLost) if the lock was not ours any more: what was done under it may have
     /// overlapped with somebody else's work. The store's error if it failed until `release_timeout` had passed; the
-    /// background goes on trying until the lease runs out.
+    /// background goes on trying for as long as the lease would last.
     pub async fn release(mut self) -> Result<(), Error> {
         self.done = true;
         let (hold, locks) = (&self.lease.hold, &self.lease.locks);
@@ -59,11 +60,15 @@ impl Guard {
         let (loss, tell) = core.give_back(hold);
         if tell {
             let unfinished = Unfinished { hold: Some(hold), locks };
-            let until = core.now() + core.settings.release_timeout;
-            let result = core.release_hold(&*core.backend, hold, until).await;
+            let until = core.after(core.settings.release_timeout);
+            let result = core.release_hold(&*core.backend, hold, until, false).await;
             match &result {
                 Err(error) if error.is_retryable() => {}
                 _ => unfinished.finished(),
+            }
+            if let (Some(request), Ok(keeper)) = (&hold.late, locks.keeper()) {
+                let undo = Undo { request: request.clone(), in_flight: None, may_hold: false, may_be_late: true };
+                drop(keeper.send(core, Work::Undo(undo)));
             }
             if loss == Loss::Released {
                 return result;
@@ -105,10 +110,15 @@ impl Guard {
             () = cancelled => Err(Error::aborted()),
             value = work(lease.clone()) => Ok(value),
         };
+        // Work that did not stop at the end of the lease may have met somebody else's.
+        let outcome = match lease.loss() {
+            Some(loss) => Err(Error::lost(loss)),
+            None => outcome,
+        };
         if let Err(error) = self.release().await
             && outcome.is_ok()
         {
-            lease.locks.core.release_failed(lease.key(), lease.lock_id(), &error);
+            lease.locks.core.release_failed(lease.key(), lease.lock_id(), error);
         }
         outcome
     }
@@ -134,14 +144,15 @@ impl Drop for Guard {
 pub(super) fn release_in_background(locks: &Inner, hold: &Arc<Hold>) {
     let (_, tell) = locks.core.give_back(hold);
     if tell {
-        hand_to_keeper(locks, hold);
+        hand_to_keeper(locks, hold, false);
     }
 }
 
-fn hand_to_keeper(locks: &Inner, hold: &Arc<Hold>) {
+fn hand_to_keeper(locks: &Inner, hold: &Arc<Hold>, may_have_arrived: bool) {
     // There is no hold without a keeper that was started before it.
     if let Ok(keeper) = locks.keeper() {
-        drop(keeper.release(&locks.core, hold.clone()));
+        let release = Work::Release { hold: hold.clone(), patience: None, may_have_arrived };
+        drop(keeper.send(&locks.core, release));
     }
 }
 
@@ -160,7 +171,7 @@ impl Unfinished<'_> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(hold) = self.hold {
-            hand_to_keeper(self.locks, hold);
+            hand_to_keeper(self.locks, hold, true);
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use super::lease::LockState;
 use crate::clock::Clock;
 use crate::sync::lock;
-use crate::{Fence, Grant, Key, LockId, Loss, Timestamp, Ttl};
+use crate::{AcquireRequest, Fence, Grant, Key, LockId, Loss, Timestamp, Ttl};
 
 /// What the guards, the keeper and the handle know of one granted lock.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(super) struct Hold {
     /// store with the shorter one. Only the keeper holds this, because a user's task that is not polled would keep
     /// renewals waiting.
     pub(super) extending: tokio::sync::Mutex<()>,
+    /// The request, if a try of it was given up without an answer and may arrive after the lock is released.
+    pub(super) late: Option<Arc<AcquireRequest>>,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub(super) struct Terms {
     pub(super) max_hold: Option<Duration>,
     /// When the request that was granted was sent.
     pub(super) sent: Instant,
+    pub(super) late: Option<Arc<AcquireRequest>>,
 }
 
 impl Hold {
@@ -86,6 +89,7 @@ impl Hold {
             }),
             changed: Notify::new(),
             extending: tokio::sync::Mutex::new(()),
+            late: terms.late,
         }
     }
 
@@ -176,24 +180,36 @@ impl Hold {
     }
 
     /// Waits for the end of the lease.
+    ///
+    /// It does not wait for the keeper to notice a deadline: whatever happens to that thread, work stops in time.
     pub(super) async fn ended(&self) -> Loss {
-        self.wait_for(|state| state.end).await
-    }
-
-    async fn wait_for<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if let Some(value) = ready(&lock(&self.state)) {
-                return value;
+            let deadline = {
+                let state = lock(&self.state);
+                if let Some(loss) = state.end.or_else(|| self.overdue(&state)) {
+                    return loss;
+                }
+                state.deadline
+            };
+            tokio::select! {
+                () = changed => {}
+                () = self.clock.sleep_until(deadline) => {}
             }
-            changed.await;
         }
     }
 
     /// Waits until no extend is on its way any more. Once the lease has ended, none is begun.
     pub(super) async fn extends_stopped(&self) {
-        self.wait_for(|state| (!state.extend_on_its_way).then_some(())).await;
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if !lock(&self.state).extend_on_its_way {
+                return;
+            }
+            changed.await;
+        }
     }
 
     pub(super) fn set_uncertain(&self) {
@@ -207,7 +223,8 @@ impl Hold {
     /// How long an extend for `ttl` may be without going past the end of `max_hold`.
     pub(super) fn capped(&self, ttl: Ttl) -> Ttl {
         let left = self.hold_until.map(|until| until.saturating_duration_since(self.clock.instant()));
-        left.map_or(ttl, |left| ttl.min(Ttl::nearest(left)))
+        // Rounded up, so that the deadline is the end of `max_hold` and not a little before it, over and over.
+        left.map_or(ttl, |left| ttl.min(Ttl::nearest(left + Duration::from_nanos(999_999))))
     }
 }
 

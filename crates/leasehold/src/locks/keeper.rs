@@ -1,14 +1,13 @@
-use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{OnceCell, mpsc, oneshot};
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::background::{Job, Work};
 use super::core::Core;
 use super::hold::Hold;
-use crate::{Acquire, AcquireRequest, Backend, Error, ErrorCode, Event, Loss, Operation, Topic, Ttl};
+use crate::{Backend, Error, ErrorCode, Event, Loss, Operation, Topic, Ttl};
 
 /// The pause before a lost subscription is made again.
 const RESUBSCRIBE: Duration = Duration::from_secs(1);
@@ -19,31 +18,6 @@ const RESUBSCRIBE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Keeper {
     jobs: mpsc::UnboundedSender<Job>,
-}
-
-/// An acquire that is on its way.
-pub(super) type InFlight = Pin<Box<dyn Future<Output = Result<Acquire, Error>> + Send>>;
-
-/// Something to do in the background. The token makes `shutdown` wait for it.
-enum Job {
-    Release {
-        hold: Arc<Hold>,
-        done: oneshot::Sender<Result<(), Error>>,
-        token: TaskTrackerToken,
-    },
-    Extend {
-        hold: Arc<Hold>,
-        ttl: Ttl,
-        for_good: bool,
-        done: oneshot::Sender<Result<(), Error>>,
-        token: TaskTrackerToken,
-    },
-    Undo {
-        request: Arc<AcquireRequest>,
-        in_flight: Option<InFlight>,
-        may_hold: bool,
-        token: TaskTrackerToken,
-    },
 }
 
 impl Keeper {
@@ -62,31 +36,12 @@ impl Keeper {
         Ok(Self { jobs })
     }
 
-    /// Releases an ended hold in the background. The receiver gets the outcome; failures are also reported to the hook.
-    pub(super) fn release(&self, core: &Core, hold: Arc<Hold>) -> oneshot::Receiver<Result<(), Error>> {
+    /// Has `work` done in the background. The receiver gets the outcome.
+    pub(super) fn send(&self, core: &Core, work: Work) -> oneshot::Receiver<Result<(), Error>> {
         let (done, outcome) = oneshot::channel();
         // The thread ends only after this sender is gone.
-        let _ = self.jobs.send(Job::Release { hold, done, token: core.background.token() });
+        let _ = self.jobs.send(Job { work, done, token: core.background.token() });
         outcome
-    }
-
-    /// Extends a hold, to `ttl` from now on if `for_good`.
-    pub(super) fn extend(
-        &self,
-        core: &Core,
-        hold: Arc<Hold>,
-        ttl: Ttl,
-        for_good: bool,
-    ) -> oneshot::Receiver<Result<(), Error>> {
-        let (done, outcome) = oneshot::channel();
-        let _ = self.jobs.send(Job::Extend { hold, ttl, for_good, done, token: core.background.token() });
-        outcome
-    }
-
-    /// Undoes an acquire that nobody waits for any more, after its answer has come. Without `may_hold`, no earlier try
-    /// has left its outcome unknown.
-    pub(super) fn undo(&self, core: &Core, request: Arc<AcquireRequest>, in_flight: Option<InFlight>, may_hold: bool) {
-        let _ = self.jobs.send(Job::Undo { request, in_flight, may_hold, token: core.background.token() });
     }
 }
 
@@ -99,7 +54,7 @@ async fn keep(core: Arc<Core>, mut jobs: mpsc::UnboundedReceiver<Job>) {
         tokio::select! {
             job = jobs.recv() => match job {
                 Some(job) => {
-                    tokio::spawn(do_job(store.clone(), job));
+                    tokio::spawn(job.run(store.clone()));
                 }
                 None => break,
             },
@@ -116,16 +71,34 @@ async fn keep(core: Arc<Core>, mut jobs: mpsc::UnboundedReceiver<Job>) {
 }
 
 /// The keeper's own way to the store, opened when it is first needed.
-struct Store {
-    core: Arc<Core>,
+pub(super) struct Store {
+    pub(super) core: Arc<Core>,
     connection: OnceCell<Arc<dyn Backend>>,
 }
 
 impl Store {
-    async fn get(&self) -> Result<&Arc<dyn Backend>, Error> {
+    pub(super) async fn get(&self) -> Result<&Arc<dyn Backend>, Error> {
         let core = &self.core;
         let fork = || core.within(core.settings.operation_timeout, Operation::Fork, core.backend.fork());
         self.connection.get_or_try_init(fork).await
+    }
+
+    /// The keeper's own connection, or the handle's if there is none to be had.
+    pub(super) async fn get_any(&self) -> &dyn Backend {
+        &**self.get().await.unwrap_or(&self.core.backend)
+    }
+
+    /// Extends a hold. If the lock turns out to be lost, the hold is ended.
+    pub(super) async fn extend(&self, hold: &Hold, ttl: Ttl) -> Result<(), Error> {
+        let core = &self.core;
+        let extend = async { hold.extend(&**self.get().await?, ttl).await };
+        let result = core.within(core.patience(hold, ttl), Operation::Extend, extend).await;
+        if let Err(error) = &result
+            && let Some(loss) = error.loss()
+        {
+            core.lose(hold, loss);
+        }
+        result
     }
 }
 
@@ -136,7 +109,7 @@ async fn tend(store: Arc<Store>, hold: Arc<Hold>) {
         if let Ok(backend) = store.get().await {
             let _ = backend.extend(&hold.lock_id, hold.ttl()).await;
         }
-        core.look_again_at(&hold, core.now() + hold.ttl().as_duration() / 3);
+        core.look_again_at(&hold, core.after(hold.ttl().as_duration() / 3));
         return;
     }
     if let Some(loss) = hold.loss() {
@@ -148,81 +121,15 @@ async fn tend(store: Arc<Store>, hold: Arc<Hold>) {
         return;
     }
     let ttl = hold.ttl();
-    match extend(&store, &hold, ttl).await {
+    match store.extend(&hold, ttl).await {
         Ok(()) => core.reschedule(&hold),
         Err(error) if error.loss().is_some() => {}
         Err(error) => {
             tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
             hold.set_uncertain();
             let pause = (ttl.as_duration() / 10).clamp(Duration::from_millis(2), Duration::from_secs(1));
-            core.look_again_at(&hold, core.now() + pause.min(hold.remaining()));
+            core.look_again_at(&hold, core.after(pause.min(hold.remaining())));
         }
-    }
-}
-
-/// Extends a hold on the keeper's own connection. If the lock turns out to be lost, the hold is ended.
-async fn extend(store: &Store, hold: &Hold, ttl: Ttl) -> Result<(), Error> {
-    let core = &store.core;
-    let extend = async { hold.extend(&**store.get().await?, ttl).await };
-    let result = core.within(core.patience(hold, ttl), Operation::Extend, extend).await;
-    if let Err(error) = &result
-        && let Some(loss) = error.loss()
-    {
-        core.lose(hold, loss);
-    }
-    result
-}
-
-async fn do_job(store: Arc<Store>, job: Job) {
-    let core = &store.core;
-    match job {
-        Job::Release { hold, done, token } => {
-            // Until the lease ends by itself there is a point in trying.
-            let until = core.now() + core.settings.release_timeout.max(hold.ttl().as_duration());
-            let result = match store.get().await {
-                Ok(backend) => core.release_hold(&**backend, &hold, until).await,
-                Err(_) => core.release_hold(&*core.backend, &hold, until).await,
-            };
-            if let Err(error) = &result {
-                core.release_failed(&hold.key, &hold.lock_id, error);
-            }
-            let _ = done.send(result);
-            drop(token);
-        }
-        Job::Extend { hold, ttl, for_good, done, token } => {
-            let result = extend(&store, &hold, ttl).await;
-            if result.is_ok() && for_good {
-                hold.set_ttl(ttl);
-            }
-            // Also after a failure: the deadline may be nearer than it was.
-            core.reschedule(&hold);
-            let _ = done.send(result);
-            drop(token);
-        }
-        Job::Undo { request, in_flight, may_hold, token } => {
-            undo(&store, &request, in_flight, may_hold).await;
-            drop(token);
-        }
-    }
-}
-
-/// Waits for the answer of an acquire that nobody wants any more, and gives back what it was granted.
-async fn undo(store: &Store, request: &AcquireRequest, in_flight: Option<InFlight>, may_hold: bool) {
-    let core = &store.core;
-    if let Some(in_flight) = in_flight {
-        // In a task of its own: it was made on a runtime that may be gone, and may panic for that reason.
-        let answer = tokio::spawn(in_flight);
-        if let (Ok(Ok(Acquire::Held(_))), false) = (answer.await, may_hold) {
-            return;
-        }
-    }
-    let until = core.now() + core.settings.release_timeout.max(request.ttl.as_duration());
-    let backend = store.get().await.unwrap_or(&core.backend);
-    let result = core.release(&**backend, &request.key, &request.lock_id, until).await;
-    if let Err(error) = result
-        && error.loss().is_none()
-    {
-        core.release_failed(&request.key, &request.lock_id, &error);
     }
 }
 
@@ -233,9 +140,8 @@ async fn hear_of_taken_locks(store: Arc<Store>) {
         return;
     }
     loop {
-        if let Ok(backend) = store.get().await
-            && let Ok(mut taken) = backend.subscribe(Topic::Taken).await
-        {
+        let subscribe = async { store.get().await?.subscribe(Topic::Taken).await };
+        if let Ok(mut taken) = core.within(core.settings.operation_timeout, Operation::Subscribe, subscribe).await {
             while let Some(event) = taken.next().await {
                 match event {
                     Event::Taken { lock_id, how } => core.taken(&lock_id, how),

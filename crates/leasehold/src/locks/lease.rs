@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Inner;
+use super::background::Work;
 use super::hold::Hold;
 use crate::{Error, ErrorCode, Fence, Key, LockId, Loss, TIME_TOLERANCE, Timestamp, Ttl};
 
@@ -91,9 +92,13 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`LockLost`](ErrorCode::LockLost) if the lock is not ours any more or `max_hold` leaves less than `time`; the
+    /// [`LockLost`](ErrorCode::LockLost) if the lock is not ours any more or `max_hold` leaves less than `time`;
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if `time` is longer than any ttl; the
     /// store's error if it cannot be reached, while the lock may still be ours.
     pub async fn ensure(&self, time: Duration) -> Result<(), Error> {
+        if time > Ttl::MAX.as_duration() {
+            return Err(Error::invalid("no lock lasts longer than ten years"));
+        }
         if let Some(loss) = self.loss() {
             return Err(Error::lost(loss));
         }
@@ -133,7 +138,8 @@ impl Lease {
 
     /// Has the keeper extend the lease. With `for_good`, heartbeats go on with this ttl.
     async fn extend_to(&self, ttl: Ttl, for_good: bool) -> Result<(), Error> {
-        let answer = self.locks.keeper()?.extend(&self.locks.core, self.hold.clone(), ttl, for_good);
+        let work = Work::Extend { hold: self.hold.clone(), ttl, for_good };
+        let answer = self.locks.keeper()?.send(&self.locks.core, work);
         answer.await.unwrap_or_else(|_| Err(Error::aborted()))
     }
 }

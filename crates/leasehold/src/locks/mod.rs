@@ -2,6 +2,7 @@
 
 mod acquire;
 mod attempt;
+mod background;
 mod best_effort;
 mod builder;
 mod connect;
@@ -23,7 +24,7 @@ mod schedule;
 mod settings;
 mod shutdown;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 pub use best_effort::{BestEffort, Outcome};
 pub use builder::LocksBuilder;
@@ -41,6 +42,7 @@ pub use settings::ReleaseFailure;
 
 use self::core::Core;
 use self::keeper::Keeper;
+use crate::sync::lock;
 use crate::{Backend, Error, Extend, Holder, Key, LockId, Operation, Release, Ttl};
 
 /// A handle on a store of locks. Clones are the same handle.
@@ -78,6 +80,8 @@ pub struct Locks {
 struct Inner {
     core: Arc<Core>,
     keeper: OnceLock<Keeper>,
+    /// Held while the keeper is started: two would take each other's wake-ups.
+    starting: Mutex<()>,
     holder: Holder,
 }
 
@@ -86,8 +90,11 @@ impl Inner {
         if let Some(keeper) = self.keeper.get() {
             return Ok(keeper);
         }
+        let _starting = lock(&self.starting);
+        if let Some(keeper) = self.keeper.get() {
+            return Ok(keeper);
+        }
         let keeper = Keeper::start(self.core.clone())?;
-        // If another thread was faster, ours ends as soon as it is dropped.
         Ok(self.keeper.get_or_init(|| keeper))
     }
 }
@@ -117,7 +124,8 @@ impl Locks {
         &self.inner.core.backend
     }
 
-    /// Releases a lock by its id, for locks whose guard was [leaked](Guard::leak). Tells whether it was still there.
+    /// Releases a lock by its id, for locks whose guard was [leaked](Guard::leak). Tells whether it was still there. A guard
+    /// of this handle that holds it loses it.
     ///
     /// Cancel-safe: a dropped call may or may not have released the lock, and can be repeated.
     ///
@@ -125,11 +133,14 @@ impl Locks {
     ///
     /// The store's error.
     pub async fn release(&self, id: &LockId) -> Result<bool, Error> {
+        if let Some(hold) = self.inner.core.hold_of(id) {
+            self.inner.core.give_back(&hold);
+        }
         Ok(self.call(Operation::Release, self.backend().release(id)).await? == Release::Released)
     }
 
     /// Sets a lock to end `ttl` from now by its id, for locks whose guard was [leaked](Guard::leak). Tells whether it
-    /// was still there.
+    /// was still there. If a guard of this handle holds it, that is as if its lease had been [extended](Lease::extend).
     ///
     /// Cancel-safe: a dropped call may or may not have extended the lock, and can be repeated.
     ///
@@ -137,6 +148,13 @@ impl Locks {
     ///
     /// The store's error.
     pub async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<bool, Error> {
+        if let Some(hold) = self.inner.core.hold_of(id) {
+            let extended = Lease { hold, locks: self.inner.clone() }.extend(ttl).await;
+            return match extended {
+                Err(error) if error.loss().is_some() => Ok(false),
+                extended => extended.map(|()| true),
+            };
+        }
         let answer = self.call(Operation::Extend, self.backend().extend(id, ttl)).await?;
         Ok(matches!(answer, Extend::Extended { .. }))
     }

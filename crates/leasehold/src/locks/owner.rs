@@ -2,6 +2,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
+use tokio::sync::Notify;
+
 use super::Inner;
 use super::hold::Hold;
 use crate::Key;
@@ -11,7 +13,8 @@ use crate::sync::lock;
 ///
 /// Locks are not reentrant by default: a second acquire of the same key waits, even in the same task. Pass the same
 /// owner to both with [`reentrant`](crate::LockRequest::reentrant), and the second acquire gets a nested guard on the
-/// same lease at once. The store sees one lock, which is released with the last of the guards. Clones are the same
+/// same lease at once; its other options do not matter then. The store sees one lock, which is released with the last of
+/// the guards. Clones are the same
 /// owner; different owners exclude each other.
 ///
 /// ```
@@ -31,9 +34,14 @@ use crate::sync::lock;
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct Owner(Arc<Mutex<Held>>);
+pub struct Owner(Arc<Flow>);
 
-type Held = HashMap<(HandleId, Key), Weak<Hold>>;
+#[derive(Default)]
+struct Flow {
+    held: Mutex<HashMap<(HandleId, Key), Weak<Hold>>>,
+    /// Something was added to `held`.
+    got: Notify,
+}
 
 /// Tells `Locks` handles apart, by address: an owner may be used with several stores.
 type HandleId = usize;
@@ -46,14 +54,28 @@ impl Owner {
 
     /// The lease this owner holds on `key` through `locks`, entered once more.
     pub(super) fn reenter(&self, locks: &Arc<Inner>, key: &Key) -> Option<Arc<Hold>> {
-        let lease = lock(&self.0).get(&(handle_id(locks), key.clone()))?.upgrade()?;
-        lease.enter().then_some(lease)
+        let hold = lock(&self.0.held).get(&(handle_id(locks), key.clone()))?.upgrade()?;
+        hold.enter().then_some(hold)
     }
 
-    pub(super) fn remember(&self, locks: &Arc<Inner>, lease: &Arc<Hold>) {
-        let mut held = lock(&self.0);
-        held.retain(|_, lease| lease.strong_count() > 0);
-        held.insert((handle_id(locks), lease.key.clone()), Arc::downgrade(lease));
+    /// Waits until another task of this owner has the lock of `key`, and enters it.
+    pub(super) async fn reentered(&self, locks: &Arc<Inner>, key: &Key) -> Arc<Hold> {
+        loop {
+            let mut got = std::pin::pin!(self.0.got.notified());
+            got.as_mut().enable();
+            if let Some(hold) = self.reenter(locks, key) {
+                return hold;
+            }
+            got.await;
+        }
+    }
+
+    pub(super) fn remember(&self, locks: &Arc<Inner>, hold: &Arc<Hold>) {
+        let mut held = lock(&self.0.held);
+        held.retain(|_, hold| hold.strong_count() > 0);
+        held.insert((handle_id(locks), hold.key.clone()), Arc::downgrade(hold));
+        drop(held);
+        self.0.got.notify_waiters();
     }
 }
 
@@ -63,6 +85,6 @@ fn handle_id(locks: &Arc<Inner>) -> HandleId {
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owner").field("held", &lock(&self.0).len()).finish()
+        f.debug_struct("Owner").field("held", &lock(&self.0.held).len()).finish()
     }
 }

@@ -242,7 +242,7 @@ impl LockRequest {
     ///
     /// Work that blocks its thread cannot be stopped; let it check [`Lease::state`] or [`Lease::ensure`] on its way.
     /// A release that fails after the work is done does not take the result away: it is reported to the
-    /// `on_release_error` hook.
+    /// `on_release_error` hook. Work that was done only after the lease had ended is `LockLost`, like work that was stopped.
     ///
     /// Cancel-safe: dropping the future drops the work and releases the lock in the background.
     ///
@@ -280,7 +280,8 @@ impl LockRequest {
         let request = AcquireRequest {
             key,
             lock_id: LockId::random()?,
-            ttl: self.ttl,
+            // A lock that may not be held any longer should not keep others out any longer either.
+            ttl: self.max_hold.map_or(self.ttl, |time| self.ttl.min(Ttl::nearest(time))),
             holder: self.holder.unwrap_or_else(|| self.locks.holder.clone()),
             metadata: self.metadata,
             steal: self.steal,

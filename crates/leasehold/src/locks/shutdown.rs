@@ -1,8 +1,10 @@
 use super::Locks;
-use crate::Error;
+use super::background::Work;
+use crate::{Error, Operation};
 
 impl Locks {
-    /// Releases all the locks held through this handle, and tells how many. Their guards are lost from this moment on.
+    /// Releases all the locks held through this handle, and tells how many. Their guards are lost from this moment on. It
+    /// takes no longer than the release timeout.
     ///
     /// Cancel-safe: what was begun goes on in the background.
     ///
@@ -19,7 +21,8 @@ impl Locks {
         let mut outcomes = Vec::with_capacity(held.len());
         for hold in held {
             if core.give_back(&hold).1 {
-                outcomes.push(keeper.release(core, hold));
+                let patience = Some(core.settings.release_timeout);
+                outcomes.push(keeper.send(core, Work::Release { hold, patience, may_have_arrived: false }));
             }
         }
         let mut released = 0;
@@ -30,14 +33,17 @@ impl Locks {
                 Ok(Err(error)) => {
                     failed.get_or_insert(error);
                 }
-                Err(_) => {}
+                Err(_) => {
+                    failed.get_or_insert_with(|| Error::panicked(Operation::Release));
+                }
             }
         }
         failed.map_or(Ok(released), Err)
     }
 
     /// Ends the use of this handle: waiting requests fail with [`Aborted`](crate::ErrorCode::Aborted), as do new ones;
-    /// all locks are released; and what goes on in the background is finished. Call it before the program ends.
+    /// all locks are released; and what goes on in the background is finished. It takes no longer than the release timeout.
+    /// Call it before the program ends.
     ///
     /// Cancel-safe: what was begun goes on in the background.
     ///
@@ -46,10 +52,16 @@ impl Locks {
     /// As [`release_all`](Locks::release_all).
     pub async fn shutdown(&self) -> Result<usize, Error> {
         let core = &self.inner.core;
+        let until = *core.closed_at.get_or_init(|| core.after(core.settings.release_timeout));
         core.closing.cancel();
         let released = self.release_all().await;
         core.background.close();
-        core.background.wait().await;
+        // Bounded, because an acquire that was begun and is never polled again would be waited for as well.
+        tokio::select! {
+            biased;
+            () = core.background.wait() => {}
+            () = core.sleep_until(Some(until)) => {}
+        }
         released
     }
 }

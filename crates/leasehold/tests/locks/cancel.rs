@@ -1,10 +1,10 @@
 //! Cancelled and ambiguous acquires leave no orphans.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::{ErrorCode, Fault, Operation, Owner};
+use leasehold::{ErrorCode, Fault, FaultLayer, Locks, Memory, Operation, Owner};
 
-use crate::support::{TTL, World, eventually, poll_then_drop};
+use crate::support::{LandsLate, TTL, World, eventually, poll_then_drop};
 
 /// The places at which a call can be cut: before and after the store did it, and while it waits for its turn.
 const STALLS: [Option<Fault>; 4] = [
@@ -139,4 +139,83 @@ async fn a_cancelled_acquire_with_an_owner_leaves_no_orphan() {
         drop(poll_then_drop(locks.lock("k").reentrant(&owner).acquire(), polls).await);
         world.freed("k").await;
     }
+}
+
+/// Waits, without a runtime, until nothing is kept.
+fn emptied(store: &Memory) {
+    let started = Instant::now();
+    while !store.is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(20), "the lock was left behind");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_acquire_given_up_on_a_runtime_that_stands_still_afterwards_is_undone() {
+    for stall in [Fault::DelayAfter(Duration::from_millis(100)), Fault::HangAfter] {
+        let memory = Memory::new();
+        let (store, faults) = FaultLayer::new(memory.clone());
+        let locks = Locks::builder(store).operation_timeout(Duration::from_millis(300)).build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        faults.next(Operation::Acquire, stall);
+        let given_up = runtime.block_on(async {
+            let acquire = locks.lock("k").ttl(Duration::from_secs(600)).acquire();
+            tokio::time::timeout(Duration::from_millis(20), acquire).await
+        });
+        assert!(given_up.is_err());
+        emptied(&memory);
+        let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        other.block_on(locks.shutdown()).unwrap();
+    }
+}
+
+#[test]
+fn an_acquire_whose_runtime_goes_away_is_undone() {
+    for stall in [
+        Fault::DelayAfter(Duration::from_millis(100)),
+        Fault::DelayBefore(Duration::from_millis(100)),
+        Fault::HangAfter,
+    ] {
+        let memory = Memory::new();
+        let (store, faults) = FaultLayer::new(memory.clone());
+        let locks = Locks::builder(store).operation_timeout(Duration::from_millis(300)).build();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        faults.next(Operation::Acquire, stall);
+        runtime.spawn({
+            let locks = locks.clone();
+            async move { locks.lock("k").acquire().await.map(drop) }
+        });
+        while faults.most_at_once(Operation::Acquire) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        runtime.shutdown_background();
+        std::thread::sleep(Duration::from_millis(150));
+        emptied(&memory);
+    }
+}
+
+/// Like a connection that many share: a request that was sent lands even if nobody waits for it any more. The first acquire
+/// takes its time.
+fn lands_late(memory: &Memory) -> LandsLate {
+    LandsLate { store: memory.clone(), first: true.into() }
+}
+
+#[tokio::test]
+async fn a_try_that_lands_after_it_was_given_up_is_released_again() {
+    let memory = Memory::new();
+    let locks = Locks::builder(lands_late(&memory)).operation_timeout(Duration::from_millis(200)).build();
+    let error = locks.lock("k").ttl(Duration::from_secs(600)).try_acquire().await.unwrap_err();
+    assert!(error.outcome_unknown());
+    eventually("it lands", async || memory.len() == 1).await;
+    eventually("it is released again", async || memory.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_first_try_that_lands_after_the_release_is_released_again() {
+    let memory = Memory::new();
+    let locks = Locks::builder(lands_late(&memory)).operation_timeout(Duration::from_millis(200)).build();
+    let guard = locks.lock("k").ttl(Duration::from_secs(600)).acquire().await.unwrap();
+    guard.release().await.unwrap();
+    eventually("it lands", async || memory.len() == 1).await;
+    eventually("it is released again", async || memory.is_empty()).await;
 }

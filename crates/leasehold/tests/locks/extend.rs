@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, Memory, Operation};
+use leasehold::{ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, Memory, Operation, Ttl};
 
 use crate::support::{TTL, World, eventually, poll_then_drop};
 
@@ -179,4 +179,17 @@ async fn a_wrong_ttl_is_refused_before_anything_is_sent() {
     let guard = world.locks().lock("k").acquire().await.unwrap();
     assert_eq!(guard.extend(Duration::ZERO).await.unwrap_err().code(), ErrorCode::InvalidArgument);
     assert_eq!(world.faults.calls(Operation::Extend), 0);
+}
+
+#[tokio::test]
+async fn extending_or_releasing_by_id_does_not_go_behind_the_guards_back() {
+    let world = World::new();
+    let locks = world.locks();
+    let guard = locks.lock("k").heartbeat(false).acquire().await.unwrap();
+    assert!(locks.extend(guard.lock_id(), Ttl::from_millis(5000).unwrap()).await.unwrap());
+    assert_eq!(guard.remaining(), Duration::from_secs(5));
+    assert!(locks.release(guard.lock_id()).await.unwrap());
+    assert_eq!(guard.loss(), Some(Loss::Released));
+    assert!(!locks.extend(guard.lock_id(), Ttl::default()).await.unwrap());
+    assert!(!world.is_locked("k").await);
 }

@@ -226,3 +226,31 @@ async fn a_guard_shows_neither_key_nor_lock_id() {
     let shown = format!("{guard:?} {:?}", guard.lease());
     assert!(!shown.contains("alice") && !shown.contains(guard.lock_id().expose()), "{shown}");
 }
+
+#[tokio::test]
+async fn a_cancelled_release_that_arrived_is_no_failure() {
+    let world = World::new();
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let locks = world.builder().on_release_error(move |failure| told.send(failure.error.code()).unwrap()).build();
+    let guard = locks.lock("k").acquire().await.unwrap();
+    world.faults.next(Operation::Release, Fault::HangAfter);
+    assert!(poll_then_drop(guard.release(), 2).await.is_none());
+    eventually("the background has asked again", async || world.faults.answers(Operation::Release) == 2).await;
+    locks.shutdown().await.unwrap();
+    assert_eq!(heard.try_recv().ok(), None);
+}
+
+#[tokio::test]
+async fn a_lock_that_was_lost_and_is_gone_is_not_reported_as_left_behind() {
+    let world = World::new();
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let locks = world.builder().on_release_error(move |failure| told.send(failure.error.code()).unwrap()).build();
+    for late in [Duration::ZERO, TTL] {
+        let guard = locks.lock("k").heartbeat(false).acquire().await.unwrap();
+        world.clock.advance(TTL + late);
+        guard.lost().await;
+        drop(guard);
+    }
+    locks.shutdown().await.unwrap();
+    assert_eq!(heard.try_recv().ok(), None);
+}

@@ -124,20 +124,6 @@ async fn a_renewal_that_hangs_is_cut_short_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_renewal_confirmed_after_the_deadline_does_not_bring_the_lock_back() {
-    let world = World::new();
-    let guard = world.locks().lock("k").acquire().await.unwrap();
-    world.faults.always(Operation::Extend, Fault::DelayAfter(Duration::from_millis(100)));
-    world.clock.advance(TTL / 3);
-    eventually("the renewal is on its way", async || world.faults.calls(Operation::Extend) == 1).await;
-    world.clock.advance(TTL);
-    assert_eq!(guard.state(), LockState::Lost);
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(guard.state(), LockState::Lost);
-    assert_eq!(guard.lost().await, Loss::Expired);
-}
-
-#[tokio::test]
 async fn a_refused_renewal_fires_lost_and_stops_run_before_a_rival_can_be_granted() {
     let world = World::new();
     let locks = world.locks();
@@ -244,4 +230,37 @@ async fn heartbeats_use_a_connection_of_their_own() {
     world.clock.advance(TTL / 2);
     eventually("renewed", async || guard.remaining() == TTL).await;
     assert_eq!(world.faults.calls(Operation::Fork), 1);
+}
+
+#[tokio::test]
+async fn max_hold_is_renewed_up_to_its_end_and_not_over_and_over() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let request = Locks::new(store).lock("k").ttl(Duration::from_millis(600)).max_hold(Duration::from_millis(1000));
+    let guard = request.acquire().await.unwrap();
+    assert_eq!(guard.lost().await, Loss::MaxHold);
+    let renewals = faults.calls(Operation::Extend);
+    assert!(renewals < 10, "{renewals} renewals");
+}
+
+#[tokio::test]
+async fn a_max_hold_shorter_than_the_ttl_ends_the_lock_in_the_store_as_well() {
+    let world = World::new();
+    let guard = world.locks().lock("k").max_hold(TTL / 3).acquire().await.unwrap();
+    world.clock.advance(TTL / 3);
+    assert_eq!(guard.lost().await, Loss::MaxHold);
+    world.clock.advance(TIME_TOLERANCE);
+    assert!(world.rival().lock("k").try_acquire().await.unwrap().is_some(), "even though nobody released it");
+}
+
+#[tokio::test]
+async fn very_short_ttls_do_not_make_the_keeper_spin() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let locks = Locks::new(store);
+    for millis in [1, 2, 5] {
+        let (before, started) = (faults.calls(Operation::Extend), Instant::now());
+        let guard = locks.lock(format!("k{millis}")).ttl(Duration::from_millis(millis)).acquire().await.unwrap();
+        let _ = tokio::time::timeout(Duration::from_millis(200), guard.lost()).await;
+        let renewals = faults.calls(Operation::Extend) - before;
+        assert!(renewals as u128 <= started.elapsed().as_millis() * 3 + 10, "{renewals} renewals of {millis} ms");
+    }
 }

@@ -4,6 +4,7 @@
 
 mod best_effort;
 mod cancel;
+mod deadlines;
 mod diagnostics;
 mod extend;
 mod guard;

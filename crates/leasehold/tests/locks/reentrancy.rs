@@ -93,3 +93,25 @@ async fn two_tasks_of_one_owner_that_start_together_share_the_lock() {
     let (a, b) = (a.await.unwrap().unwrap(), b.await.unwrap().unwrap());
     assert_eq!(a.lock_id(), b.lock_id());
 }
+
+#[tokio::test]
+async fn an_owner_in_line_behind_others_enters_what_another_of_its_tasks_got() {
+    let world = World::new();
+    let locks = world.locks();
+    let first = locks.lock("k").acquire().await.unwrap();
+    let (mine, other) = (Owner::new(), Owner::new());
+    let mut waiting = Vec::new();
+    for owner in [&mine, &other, &mine] {
+        let request = locks.lock("k").reentrant(owner).wait_forever();
+        waiting.push(tokio::spawn(async move { request.acquire().await.unwrap() }));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    first.release().await.unwrap();
+    let [a, b, c] = waiting.try_into().unwrap();
+    let a = a.await.unwrap();
+    let c = c.await.unwrap();
+    assert_eq!(a.lock_id(), c.lock_id());
+    assert!(!b.is_finished());
+    drop((a, c));
+    assert!(b.await.unwrap().fence().get() > 0);
+}

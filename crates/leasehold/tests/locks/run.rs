@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::{CancellationToken, ErrorCode, Fault, LockState, Operation};
+use leasehold::{CancellationToken, ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, Memory, Operation};
 
-use crate::support::{World, eventually};
+use crate::support::{TTL, World, eventually, key};
 
 #[tokio::test]
 async fn run_returns_what_the_work_returns_and_releases_the_lock() {
@@ -65,4 +65,69 @@ async fn a_panic_in_the_work_releases_the_lock() {
     let running = tokio::spawn(async move { locks.lock("k").run(|_| async { panic!("the work failed") }).await });
     assert!(running.await.unwrap_err().is_panic());
     world.freed("k").await;
+}
+
+/// Runs work for ever under a short lease, and checks that it stops before a rival that waits can begin.
+async fn stops_before_a_rival_begins(locks: Locks, memory: &Memory) {
+    let running = tokio::spawn(async move {
+        locks.lock("k").ttl(Duration::from_millis(300)).run(|_| std::future::pending::<()>()).await
+    });
+    let rival = Locks::new(memory.clone());
+    eventually("it runs", async || rival.is_locked(&key("k")).await.unwrap()).await;
+    if rival.lock("k").wait(Duration::from_secs(3)).acquire().await.is_ok() {
+        eventually("stopped long before", async || running.is_finished()).await;
+        assert_eq!(running.await.unwrap().unwrap_err().code(), ErrorCode::LockLost);
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_panics_does_not_make_the_work_outlive_the_lease() {
+    for operation in [Operation::Extend, Operation::Fork, Operation::Subscribe] {
+        let memory = Memory::new();
+        let (store, faults) = FaultLayer::new(memory.clone());
+        faults.on_call(operation, || panic!("a bug in the driver"));
+        stops_before_a_rival_begins(Locks::new(store), &memory).await;
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_panics_once_does_not_even_lose_the_lock() {
+    let memory = Memory::new();
+    let (store, faults) = FaultLayer::new(memory.clone());
+    let armed = std::sync::atomic::AtomicBool::new(true);
+    faults.on_call(Operation::Extend, move || {
+        assert!(!armed.swap(false, std::sync::atomic::Ordering::SeqCst), "a bug in the driver");
+    });
+    let guard = Locks::new(store).lock("k").ttl(Duration::from_millis(900)).acquire().await.unwrap();
+    eventually("renewed after the panic", async || faults.answers(Operation::Extend) >= 3).await;
+    assert_ne!(guard.state(), LockState::Lost);
+}
+
+#[tokio::test]
+async fn a_hook_that_blocks_keeps_nobody_from_renewing() {
+    let memory = Memory::new();
+    let (store, faults) = FaultLayer::new(memory.clone());
+    let (go, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = std::sync::Mutex::new(blocked);
+    let block = move |_: &leasehold::ReleaseFailure<'_>| {
+        let _ = blocked.lock().unwrap().recv();
+    };
+    let locks = Locks::builder(store).on_release_error(block).build();
+    let unlucky = locks.lock("unlucky").acquire().await.unwrap();
+    let guard = locks.lock("k").ttl(Duration::from_millis(600)).acquire().await.unwrap();
+    faults.next(Operation::Release, Fault::FailBefore(ErrorCode::AuthFailed));
+    drop(unlucky);
+    let before = faults.calls(Operation::Extend);
+    eventually("renewed meanwhile", async || faults.calls(Operation::Extend) >= before + 4).await;
+    assert_eq!(guard.state(), LockState::Held);
+    drop(go);
+}
+
+#[tokio::test]
+async fn work_that_ends_after_the_lease_is_not_a_success() {
+    let world = World::new();
+    let clock = world.clock.clone();
+    let request = world.locks().lock("k").heartbeat(false);
+    let error = request.run(|_| async move { clock.advance(TTL * 2) }).await.unwrap_err();
+    assert_eq!((error.code(), error.loss()), (ErrorCode::LockLost, Some(Loss::Expired)));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, Locks, Loss, Memory, Operation};
+use leasehold::{ErrorCode, Fault, FaultLayer, Locks, Loss, Memory, Operation};
 
 use crate::support::{World, eventually, key};
 
@@ -70,4 +70,73 @@ async fn the_keeper_finishes_what_was_dropped_after_the_last_handle_is_gone() {
     assert!(Locks::new(store.clone()).is_locked(&key("k")).await.unwrap(), "a guard keeps its lock without the handle");
     drop(guard);
     eventually("released", async || store.is_empty()).await;
+}
+
+#[tokio::test]
+async fn shutdown_waits_until_the_acquires_it_aborts_are_undone() {
+    let world = World::new();
+    let locks = world.locks();
+    world.faults.next(Operation::Acquire, Fault::DelayAfter(Duration::from_millis(50)));
+    let acquiring = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock("k").acquire().await.map(drop) }
+    });
+    eventually("the acquire landed", async || world.memory.len() == 1).await;
+    locks.shutdown().await.unwrap();
+    assert!(world.memory.is_empty());
+    assert_eq!(acquiring.await.unwrap().unwrap_err().code(), ErrorCode::Aborted);
+}
+
+#[test]
+fn a_lock_granted_during_shutdown_is_not_handed_out() {
+    let memory = Memory::new();
+    let (store, faults) = FaultLayer::new(memory.clone());
+    let (arrived, wait_arrived) = std::sync::mpsc::channel();
+    let (go, wait_go) = std::sync::mpsc::channel::<()>();
+    let wait_go = std::sync::Mutex::new(wait_go);
+    faults.on_call(Operation::Acquire, move || {
+        arrived.send(()).unwrap();
+        wait_go.lock().unwrap().recv().unwrap();
+    });
+    let locks = Locks::new(store);
+    let on_a_runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let taker = std::thread::spawn({
+        let locks = locks.clone();
+        move || on_a_runtime().block_on(async move { locks.lock("k").acquire().await.map(drop) })
+    });
+    wait_arrived.recv().unwrap();
+    let closer = std::thread::spawn(move || on_a_runtime().block_on(async move { locks.shutdown().await }));
+    std::thread::sleep(Duration::from_millis(50));
+    go.send(()).unwrap();
+    assert_eq!(taker.join().unwrap().unwrap_err().code(), ErrorCode::Aborted);
+    closer.join().unwrap().unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test]
+async fn shutdown_gives_up_on_a_store_that_is_down_after_the_release_timeout() {
+    let world = World::new();
+    let locks = world.builder().release_timeout(Duration::from_secs(2)).build();
+    let _guard = locks.lock("k").ttl(Duration::from_secs(3600)).acquire().await.unwrap();
+    world.faults.always(Operation::Release, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    drop(locks.lock("dropped").ttl(Duration::from_secs(3600)).acquire().await.unwrap());
+    let started = world.clock.now();
+    let closing = tokio::spawn(async move { locks.shutdown().await });
+    eventually("it gives up", async || {
+        world.clock.advance(Duration::from_millis(100));
+        closing.is_finished()
+    })
+    .await;
+    assert_eq!(closing.await.unwrap().unwrap_err().code(), ErrorCode::ServiceUnavailable);
+    let took = world.clock.now().since(started);
+    assert!(took < Duration::from_secs(60), "{took:?} on the clock, which runs on while others are scheduled");
+}
+
+#[tokio::test]
+async fn release_all_says_when_a_release_panicked() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    faults.on_call(Operation::Release, || panic!("a bug in the driver"));
+    let locks = Locks::new(store);
+    let _guard = locks.lock("k").acquire().await.unwrap();
+    assert_eq!(locks.release_all().await.unwrap_err().code(), ErrorCode::Internal);
 }

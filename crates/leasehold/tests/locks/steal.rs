@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, LockState, Loss, Operation, Steal};
+use leasehold::{ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, Memory, Operation, Steal};
 
 use crate::support::{TTL, World, eventually, key};
 
@@ -36,7 +36,7 @@ async fn the_victim_of_a_steal_is_told_at_once_and_its_work_stopped() {
     let locks = world.locks();
     let running = tokio::spawn(async move { locks.lock("k").holder("w").run(|_| std::future::pending::<()>()).await });
     eventually("it runs, and listens", async || {
-        world.is_locked("k").await && world.faults.calls(Operation::Subscribe) == 1
+        world.is_locked("k").await && world.faults.answers(Operation::Subscribe) == 1
     })
     .await;
     let thief = world.rival();
@@ -65,7 +65,7 @@ async fn a_victim_that_missed_the_news_learns_it_from_its_next_renewal() {
 async fn a_forced_release_tells_the_holder_and_lets_the_next_one_in() {
     let world = World::new();
     let guard = world.locks().lock("k").holder("w").acquire().await.unwrap();
-    eventually("it listens", async || world.faults.calls(Operation::Subscribe) == 1).await;
+    eventually("it listens", async || world.faults.answers(Operation::Subscribe) == 1).await;
     let waiter = tokio::spawn({
         let locks = world.rival();
         async move { locks.lock("k").wait_forever().acquire().await }
@@ -93,4 +93,37 @@ async fn a_waiter_that_may_steal_does_so_as_soon_as_the_rule_allows() {
     let thief = waiter.await.unwrap().unwrap();
     let held = thief.acquired_at().since(stuck.acquired_at());
     assert!(held > Duration::from_secs(60) && held < Duration::from_secs(63), "{held:?}");
+}
+
+#[tokio::test]
+async fn a_steal_within_one_handle_is_not_taken_for_a_broken_store() {
+    let world = World::new();
+    let locks = world.locks();
+    world.faults.next(Operation::Acquire, Fault::DelayAfter(Duration::from_millis(50)));
+    let victim = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock("k").try_acquire().await.map(drop) }
+    });
+    eventually("the victim has the lock and does not know", async || world.is_locked("k").await).await;
+    let thief = locks.lock("k").steal(Steal::NEVER.from_same_holder()).try_acquire().await.unwrap();
+    let error = victim.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LockLost);
+    assert_eq!(thief.unwrap().state(), LockState::Held);
+}
+
+#[tokio::test]
+async fn a_steal_is_heard_of_even_after_the_driver_panicked_while_listening() {
+    for operation in [Operation::Fork, Operation::Subscribe] {
+        let (store, faults) = FaultLayer::new(Memory::new());
+        let armed = std::sync::atomic::AtomicBool::new(true);
+        faults.on_call(operation, move || {
+            assert!(!armed.swap(false, std::sync::atomic::Ordering::SeqCst), "a bug in the driver");
+        });
+        let locks = Locks::new(store.clone());
+        let guard = locks.lock("k").heartbeat(false).holder("w").acquire().await.unwrap();
+        eventually("it listens again", async || faults.answers(Operation::Subscribe) == 1).await;
+        let thief = Locks::new(store).lock("k").holder("w").steal(Steal::NEVER.from_same_holder());
+        let _thief = thief.try_acquire().await.unwrap().unwrap();
+        assert_eq!(guard.lost().await, Loss::Stolen);
+    }
 }

@@ -1,7 +1,7 @@
 //! What the tests share: a store whose time and faults they control.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -88,8 +88,12 @@ pub(crate) struct FencesGoBack {
 }
 
 #[async_trait]
-impl Backend for FencesGoBack {
-    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+impl Altered for FencesGoBack {
+    fn store(&self) -> &Memory {
+        &self.store
+    }
+
+    async fn altered_acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
         Ok(match self.store.acquire(request).await? {
             Acquire::Granted(mut grant) => {
                 grant.fence = Fence::new(self.next.fetch_sub(1, Ordering::SeqCst))?;
@@ -98,40 +102,87 @@ impl Backend for FencesGoBack {
             held => held,
         })
     }
+}
 
-    async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        self.store.release(id).await
+/// A store whose first acquire lands half a second after it was sent, whether or not anybody still waits for it.
+#[derive(Debug)]
+pub(crate) struct LandsLate {
+    pub(crate) store: Memory,
+    pub(crate) first: AtomicBool,
+}
+
+#[async_trait]
+impl Altered for LandsLate {
+    fn store(&self) -> &Memory {
+        &self.store
     }
 
-    async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        self.store.extend(id, ttl).await
-    }
-
-    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        self.store.is_locked(key).await
-    }
-
-    async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
-        self.store.lookup(by).await
-    }
-
-    async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
-        self.store.list(request).await
-    }
-
-    async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
-        self.store.subscribe(topic).await
-    }
-
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        self.store.force_release(key).await
-    }
-
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        self.store.fork().await
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
+    async fn altered_acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        if !self.first.swap(false, Ordering::SeqCst) {
+            return self.store.acquire(request).await;
+        }
+        let (store, request) = (self.store.clone(), request.clone());
+        let sent = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            store.acquire(&request).await
+        });
+        sent.await.unwrap()
     }
 }
+
+/// A memory store with another acquire.
+#[async_trait]
+trait Altered: std::fmt::Debug + Send + Sync + 'static {
+    fn store(&self) -> &Memory;
+    async fn altered_acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error>;
+}
+
+macro_rules! backend {
+    ($store:ident) => {
+        #[async_trait]
+        impl Backend for $store {
+            async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+                self.altered_acquire(request).await
+            }
+
+            async fn release(&self, id: &LockId) -> Result<Release, Error> {
+                self.store().release(id).await
+            }
+
+            async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+                self.store().extend(id, ttl).await
+            }
+
+            async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+                self.store().is_locked(key).await
+            }
+
+            async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+                self.store().lookup(by).await
+            }
+
+            async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
+                self.store().list(request).await
+            }
+
+            async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
+                self.store().subscribe(topic).await
+            }
+
+            async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+                self.store().force_release(key).await
+            }
+
+            async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
+                self.store().fork().await
+            }
+
+            fn capabilities(&self) -> Capabilities {
+                self.store().capabilities()
+            }
+        }
+    };
+}
+
+backend!(FencesGoBack);
+backend!(LandsLate);

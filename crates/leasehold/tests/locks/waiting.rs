@@ -285,3 +285,68 @@ async fn a_fence_that_goes_back_is_refused_and_the_lock_given_back() {
     assert!(error.hint().is_some());
     eventually("given back", async || store.is_empty()).await;
 }
+
+#[tokio::test]
+async fn a_subscribe_that_hangs_does_not_keep_the_waiter_from_looking() {
+    let world = World::new();
+    world.faults.always(Operation::Subscribe, Fault::HangBefore);
+    let held = world.rival().lock("k").acquire().await.unwrap();
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await });
+    eventually("the waiter subscribes", async || world.faults.calls(Operation::Acquire) == 1).await;
+    held.release().await.unwrap();
+    eventually("it looks by itself", async || {
+        world.clock.advance(Duration::from_millis(100));
+        waiter.is_finished()
+    })
+    .await;
+    drop(waiter.await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn a_store_that_fails_to_the_end_of_the_wait_is_reported_with_its_own_error() {
+    for patience in [None, Some(Duration::from_secs(3))] {
+        let world = World::new();
+        world.faults.always(Operation::Acquire, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+        let request = world.locks().lock("k");
+        let request = match patience {
+            Some(time) => request.wait(time),
+            None => request,
+        };
+        let waiter = tokio::spawn(request.acquire());
+        eventually("it gives up", async || {
+            world.clock.advance(Duration::from_millis(20));
+            waiter.is_finished()
+        })
+        .await;
+        assert_eq!(waiter.await.unwrap().unwrap_err().code(), ErrorCode::ServiceUnavailable, "{patience:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_slower_than_the_ttl_is_not_asked_over_and_over() {
+    let world = World::new();
+    let clock = world.clock.clone();
+    world.faults.on_call(Operation::Extend, move || clock.advance(Duration::from_secs(2)));
+    let clock = world.clock.clone();
+    world.faults.on_call(Operation::Acquire, move || clock.advance(Duration::from_millis(40)));
+    let request = world.locks().lock("k").ttl(Duration::from_millis(50));
+    let error = request.try_acquire().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NetworkTimeout);
+    assert_eq!(world.faults.calls(Operation::Acquire), 1, "one try is one try");
+}
+
+#[tokio::test]
+async fn a_callback_that_panics_leaves_nothing_behind_and_blocks_nobody() {
+    let world = World::new();
+    let locks = world.locks();
+    let held = world.rival().lock("k").acquire().await.unwrap();
+    let waiter = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock("k").wait_forever().on_contention(|_| panic!("a bug")).acquire().await.map(drop) }
+    });
+    assert!(waiter.await.unwrap_err().is_panic());
+    held.release().await.unwrap();
+    locks.lock("k").wait_forever().acquire().await.unwrap().release().await.unwrap();
+    assert!(world.memory.is_empty());
+}

@@ -74,7 +74,7 @@ impl TelemetryLayer {
     }
 
     /// Waits until the callback has returned for all the events so far. It blocks the thread: for tests and for the end
-    /// of a program.
+    /// of a program, and never from within the callback.
     pub fn flush(&self) {
         self.worker.flush();
     }
