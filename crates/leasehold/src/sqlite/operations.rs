@@ -72,15 +72,24 @@ impl Operations<'_> {
     }
 
     pub(super) fn release(&mut self, id: &LockId) -> Result<Release, Error> {
-        let released: Option<String> = self
-            .prepare(include_str!("release.sql"))?
-            .query_row(params![id.expose(), self.dead_at()], |row| row.get(0))
+        let found: Option<(String, bool)> = self
+            .prepare(include_str!("key_of.sql"))?
+            .query_row([id.expose()], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
             .map_err(translate)?;
-        let Some(key) = released else {
-            return Ok(Release::Absent(self.absence(id)?));
+        let Some((key, listeners)) = found else {
+            return Ok(Release::Absent(Absence::NotFound));
         };
-        self.news.push(News::Freed(Key::new(&key)?));
+        let released = self
+            .prepare(include_str!("release.sql"))?
+            .execute(params![id.expose(), self.dead_at()])
+            .map_err(translate)?;
+        if released == 0 {
+            return Ok(Release::Absent(Absence::Expired));
+        }
+        if listeners {
+            self.news.push(News::Freed(Key::new(&key)?));
+        }
         Ok(Release::Released)
     }
 
