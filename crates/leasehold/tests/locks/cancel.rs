@@ -219,3 +219,20 @@ async fn a_first_try_that_lands_after_the_release_is_released_again() {
     eventually("it lands", async || memory.len() == 1).await;
     eventually("it is released again", async || memory.is_empty()).await;
 }
+
+#[tokio::test]
+async fn a_refused_try_that_nobody_waited_for_does_not_excuse_an_earlier_one_of_unknown_outcome() {
+    let world = World::new();
+    let _held = world.rival().lock("k").acquire().await.unwrap();
+    world.faults.next(Operation::Acquire, Fault::LoseBefore(ErrorCode::NetworkTimeout));
+    world.faults.next(Operation::Acquire, Fault::DelayAfter(Duration::from_millis(50)));
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await.map(drop) });
+    eventually("the second try is on its way", async || {
+        world.clock.advance(Duration::from_millis(10));
+        world.faults.calls(Operation::Acquire) == 1
+    })
+    .await;
+    waiter.abort();
+    eventually("the id is released all the same", async || world.faults.calls(Operation::Release) >= 1).await;
+}
