@@ -41,6 +41,12 @@
 //! Both `cargo test` and `cargo nextest` then show tests such as `my_store::fencing::survives_expiry`. A store that
 //! cannot be reached fails them; nothing is ever skipped.
 //!
+//! # A peer in another process
+//!
+//! Two handles of one process may share what two programs do not. A store for several processes is proved with a
+//! [`remote::Peer`] as the harness's peer: the same test, started a second time, serves the store to it. The module
+//! [`remote`] shows how.
+//!
 //! # A harness of your own
 //!
 //! [`RealHarness`] suits servers on this machine and [`ManualHarness`] stores that take a
@@ -95,6 +101,7 @@ mod cases;
 mod harness;
 pub mod history;
 pub mod model;
+pub mod remote;
 pub mod runner;
 mod suite;
 

@@ -24,16 +24,23 @@ impl Metadata {
     /// The most bytes the object may have, written as compact JSON.
     pub const MAX_BYTES: usize = 4096;
 
+    /// The deepest nesting: the object itself, and what is in it. Readers of JSON have limits of their own, and a lock whose
+    /// notes cannot be read back could not be dealt with at all.
+    pub const MAX_DEPTH: usize = 32;
+
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the value is not an object or is longer than
-    /// [`MAX_BYTES`](Metadata::MAX_BYTES).
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the value is not an object, is longer than
+    /// [`MAX_BYTES`](Metadata::MAX_BYTES) or nested deeper than [`MAX_DEPTH`](Metadata::MAX_DEPTH).
     pub fn new(value: Value) -> Result<Self, Error> {
         let Value::Object(map) = value else {
             return Err(Error::invalid("the metadata is not a JSON object"));
         };
         if map.is_empty() {
             return Ok(Self(None));
+        }
+        if map.values().any(|value| deeper_than(value, Self::MAX_DEPTH - 1)) {
+            return Err(Error::invalid(format!("the metadata is nested deeper than {} levels", Self::MAX_DEPTH)));
         }
         let metadata = Self(Some(Arc::new(map)));
         let size = metadata.to_json().len();
@@ -65,6 +72,16 @@ impl Metadata {
     /// The object as compact JSON; `{}` if empty.
     pub fn to_json(&self) -> String {
         self.0.as_ref().map_or_else(|| "{}".to_owned(), |map| Value::Object((**map).clone()).to_string())
+    }
+}
+
+/// Stops at the limit, so that it cannot run out of stack.
+fn deeper_than(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(_) | Value::Object(_) if levels == 0 => true,
+        Value::Array(values) => values.iter().any(|value| deeper_than(value, levels - 1)),
+        Value::Object(values) => values.values().any(|value| deeper_than(value, levels - 1)),
+        _ => false,
     }
 }
 

@@ -313,6 +313,8 @@ async fn a_database_that_others_keep_busy_is_unavailable_after_a_while_and_works
     let error = store.acquire(&request).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::ServiceUnavailable);
     assert!(error.is_retryable() && error.to_string().contains("busy"), "{error:?}");
+    assert!(std::error::Error::source(&error).is_some());
+    assert_eq!(error.operation(), Some(leasehold::Operation::Acquire));
     blocker.execute_batch("COMMIT").unwrap();
     granted(&store, &request).await;
 }
@@ -348,7 +350,10 @@ async fn listeners_who_are_gone_are_struck_off() {
     drop(subscription);
     until(|| listeners() == 0);
 
-    raw(&path).execute("INSERT INTO listeners VALUES ('freed:k', 'leasehold-a-crashed-process')", []).unwrap();
+    let namespace = std::fs::read_link("/proc/self/ns/net").unwrap().to_string_lossy().into_owned();
+    let namespace: String = namespace.chars().filter(char::is_ascii_digit).collect();
+    let crashed = format!("leasehold-{namespace}-a-crashed-process");
+    raw(&path).execute("INSERT INTO listeners VALUES ('freed:k', ?1)", [crashed]).unwrap();
     let request = request("k");
     granted(&store, &request).await;
     store.release(&request.lock_id).await.unwrap();

@@ -156,6 +156,12 @@ fn metadata_is_an_object_of_at_most_four_kibibytes() {
         assert_eq!(Metadata::new(wrong).unwrap_err().code(), ErrorCode::InvalidArgument);
     }
     assert_eq!(Metadata::default().to_json(), "{}");
+
+    let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({ "in": inner }));
+    assert!(Metadata::new(nested(32)).is_ok());
+    assert_eq!(Metadata::new(nested(33)).unwrap_err().code(), ErrorCode::InvalidArgument);
+    let lists = (0..1000).fold(json!([]), |inner, _| json!([inner]));
+    assert_eq!(Metadata::new(json!({ "in": lists })).unwrap_err().code(), ErrorCode::InvalidArgument);
 }
 
 #[test]
@@ -190,6 +196,8 @@ fn values_survive_json() {
     check(&HashId::of("a"), r#""0000006100000123000002a7""#);
     check(&Timestamp::from_millis(5), "5");
     check(&Metadata::new(json!({"a": 1})).unwrap(), r#"{"a":1}"#);
+    let exact = Metadata::new(json!({"a": 1.1604207053128716e215})).unwrap();
+    assert_eq!(serde_json::from_str::<Metadata>(&exact.to_json()).unwrap(), exact);
     assert!(serde_json::from_str::<Key>(r#""""#).is_err(), "what is read is checked as well");
     assert!(serde_json::from_str::<Ttl>("0").is_err());
 }

@@ -65,12 +65,19 @@ fn understand(text: &[u8]) -> Option<(String, Event)> {
 /// Sends messages. It never waits: news are hints, and whoever misses one looks by itself after a while.
 pub(super) struct Postman {
     socket: Option<UnixDatagram>,
+    /// What the addresses that can be reached from here start with.
+    near: String,
 }
 
 impl Postman {
     pub(super) fn new() -> Self {
         let socket = UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
-        Self { socket: socket.ok() }
+        Self { socket: socket.ok(), near: near() }
+    }
+
+    /// Whether an address can be reached from here. Nothing is known of the others.
+    pub(super) fn reaches(&self, address: &str) -> bool {
+        address.starts_with(&self.near)
     }
 
     /// Sends all messages, and returns the addresses at which nobody is.
@@ -80,7 +87,11 @@ impl Postman {
             let sent = socket_address(&mail.address).and_then(|address| socket.send_to_addr(&mail.text, &address));
             matches!(sent, Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
         };
-        mail.iter().filter(nobody_there).map(|mail| mail.address.clone()).collect()
+        mail.iter()
+            .filter(|mail| self.reaches(&mail.address))
+            .filter(nobody_there)
+            .map(|mail| mail.address.clone())
+            .collect()
     }
 }
 
@@ -97,7 +108,7 @@ impl Ear {
         let failed = |source: io::Error| {
             Error::new(ErrorCode::Internal, "cannot listen for wake-ups from other processes").with_source(source)
         };
-        let address = format!("leasehold-{}", LockId::random()?.expose());
+        let address = format!("{}{}", near(), LockId::random()?.expose());
         let socket = socket_address(&address).and_then(|address| UnixDatagram::bind_addr(&address)).map_err(failed)?;
         let subscribers = Arc::new(Mutex::new(Subscribers::new()));
         let heard = subscribers.clone();
@@ -132,6 +143,19 @@ fn hear(socket: &UnixDatagram, subscribers: &Mutex<Subscribers>) {
             }
         }
     }
+}
+
+/// Names of sockets are known only within a network namespace, such as a container's, so addresses start with its number.
+#[cfg(target_os = "linux")]
+fn near() -> String {
+    let namespace = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    let number: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    format!("leasehold-{number}-")
+}
+
+#[cfg(not(target_os = "linux"))]
+fn near() -> String {
+    String::from("leasehold-")
 }
 
 /// A name in the kernel's own space: it takes no file, goes away with its process, and has no directory whose path could
@@ -172,6 +196,9 @@ mod tests {
         let ear = Ear::open().unwrap();
         let postman = Postman::new();
         assert!(postman.deliver(&[Mail::knock(ear.address.clone())]).is_empty());
-        assert_eq!(postman.deliver(&[Mail::knock("leasehold-nobody".into())]), ["leasehold-nobody"]);
+        let nobody = format!("{}nobody", near());
+        assert_eq!(postman.deliver(&[Mail::knock(nobody.clone())]), [nobody]);
+        let elsewhere = Mail::knock("leasehold-1-in-another-namespace".into());
+        assert!(postman.deliver(&[elsewhere]).is_empty(), "nothing is known of it");
     }
 }

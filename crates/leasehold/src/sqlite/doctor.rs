@@ -3,6 +3,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+use super::bus::Postman;
 use super::database::Database;
 use super::error::translate;
 use crate::{Check, Error, Fence, Timestamp, Verdict};
@@ -23,6 +24,7 @@ impl Database {
             room(directory),
             self.clock(),
             self.fences()?,
+            self.wake_ups()?,
         ])
     }
 
@@ -58,6 +60,23 @@ impl Database {
             _ => {
                 let detail = format!("the highest is {ahead_secs} s ahead of the clock: was the clock set back?");
                 Check::new("fences", Verdict::Warn, detail)
+            }
+        })
+    }
+
+    fn wake_ups(&self) -> Result<Check, Error> {
+        let postman = Postman::new();
+        let mut statement = self.connection.prepare("SELECT DISTINCT address FROM listeners").map_err(translate)?;
+        let addresses = statement.query_map([], |row| row.get::<_, String>(0)).map_err(translate)?;
+        let mut elsewhere = 0;
+        for address in addresses {
+            elsewhere += usize::from(!postman.reaches(&address.map_err(translate)?));
+        }
+        Ok(match elsewhere {
+            0 => Check::new("wake-ups", Verdict::Ok, "everybody who waits can be woken from here"),
+            _ => {
+                let detail = "some wait in another network namespace and have to poll";
+                Check::new("wake-ups", Verdict::Warn, detail)
             }
         })
     }

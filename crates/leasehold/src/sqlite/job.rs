@@ -2,8 +2,8 @@ use tokio::sync::oneshot;
 
 use super::operations::Operations;
 use crate::{
-    Acquire, AcquireRequest, Check, Error, Extend, ForceRelease, Key, ListPage, ListRequest, LockId, Record, Release,
-    Ttl,
+    Acquire, AcquireRequest, Check, Error, Extend, ForceRelease, Key, ListPage, ListRequest, LockId, Operation, Record,
+    Release, Ttl,
 };
 
 /// An operation on its way to the thread that owns the database.
@@ -40,13 +40,26 @@ pub(super) enum Answer {
 impl Job {
     pub(super) fn answer(self, answer: Result<Answer, Error>) {
         if let Some(reply) = self.reply {
+            let operation = self.op.operation();
             // The caller may have stopped waiting.
-            let _ = reply.send(answer);
+            let _ = reply.send(answer.map_err(|error| error.during(operation)));
         }
     }
 }
 
 impl Op {
+    fn operation(&self) -> Operation {
+        match self {
+            Op::Acquire(_) => Operation::Acquire,
+            Op::Release(_) => Operation::Release,
+            Op::Extend(..) => Operation::Extend,
+            Op::ByKey(_) | Op::ById(_) | Op::Examine => Operation::Lookup,
+            Op::List(_) => Operation::List,
+            Op::ForceRelease(_) => Operation::ForceRelease,
+            Op::Listen { .. } | Op::Unlisten { .. } => Operation::Subscribe,
+        }
+    }
+
     pub(super) fn only_reads(&self) -> bool {
         matches!(self, Op::ByKey(_) | Op::ById(_) | Op::List(_) | Op::Examine)
     }

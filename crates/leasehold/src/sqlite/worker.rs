@@ -94,7 +94,12 @@ impl Worker {
                 }
                 self.deliver(&mail);
             }
-            Err(error) => batch.into_iter().for_each(|job| job.answer(Err(error.duplicate()))),
+            // A batch that failed has one job left.
+            Err(error) => {
+                if let Some(job) = batch.into_iter().next() {
+                    job.answer(Err(error));
+                }
+            }
         }
     }
 
