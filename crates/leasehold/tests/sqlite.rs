@@ -192,7 +192,7 @@ async fn a_file_deleted_or_replaced_while_in_use_fails_everything_and_is_not_mad
             store.is_locked(&held.key).await.map(drop).unwrap_err(),
         ];
         for error in errors {
-            assert_eq!(error.code(), ErrorCode::ServiceUnavailable);
+            assert_eq!(error.code(), ErrorCode::Internal);
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
         }
         assert_eq!(path.exists(), replace);
@@ -393,6 +393,16 @@ async fn an_examination_finds_a_healthy_store_healthy_and_notices_what_is_not() 
     let checks = Locks::examine(&url).await.unwrap();
     let verdict = |name| checks.iter().find(|check| check.name == name).unwrap().verdict;
     assert_eq!((verdict("fences"), verdict("permissions")), (Verdict::Warn, Verdict::Warn));
+}
+
+#[tokio::test]
+async fn a_new_file_is_for_its_owner_alone() {
+    let (_directory, path) = directory();
+    let store = Sqlite::open(&path).await.unwrap();
+    granted(&store, &request("k")).await;
+    for file in [path.clone(), path.with_extension("db-wal"), path.with_extension("db-shm")] {
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+    }
 }
 
 #[tokio::test]

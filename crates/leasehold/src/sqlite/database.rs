@@ -1,5 +1,5 @@
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{Metadata, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +36,9 @@ impl Database {
         if options.create {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
         }
+        if options.create {
+            create_private(path);
+        }
         let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
         let clock = prepare_patiently(&mut connection, options)?;
         let identity = identity(&std::fs::metadata(path).map_err(|_| gone())?);
@@ -64,8 +67,15 @@ fn identity(file: &Metadata) -> (u64, u64) {
 }
 
 fn gone() -> Error {
-    Error::new(ErrorCode::ServiceUnavailable, "the database file was deleted or replaced while it was in use")
+    // Trying again does not bring it back.
+    Error::new(ErrorCode::Internal, "the database file was deleted or replaced while it was in use")
         .with_hint("locks in the old file are lost; restart the programs that use it")
+}
+
+/// Makes the file, if it is not there, for its owner alone: who can read it learns lock ids, and with them can end locks.
+/// What goes wrong here is what SQLite is about to report.
+fn create_private(path: &Path) {
+    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
 /// What SQLite would report as one and the same "cannot open".

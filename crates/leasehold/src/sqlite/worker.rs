@@ -89,10 +89,11 @@ impl Worker {
         };
         match outcome {
             Ok((answers, mail)) => {
+                // First the mail: a process may end as soon as it has its answer.
+                self.deliver(&mail);
                 for (job, answer) in batch.into_iter().zip(answers) {
                     job.answer(answer);
                 }
-                self.deliver(&mail);
             }
             // A batch that failed has one job left.
             Err(error) => {

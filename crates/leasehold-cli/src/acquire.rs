@@ -1,0 +1,158 @@
+//! Getting the lock while telling who has it, and giving up when asked to.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold::{Contention, Error, Guard, Holder, Key, LockRequest, Locks, Metadata};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::event;
+use crate::exit::Failure;
+use crate::options::LockOptions;
+use crate::signals::{Signal, Signals};
+use crate::talk::Talk;
+use crate::text;
+
+/// The time between two messages that we still wait.
+const REPORT: Duration = Duration::from_secs(10);
+
+/// How long to put up with a store that fails from the start. One that answered once is waited for.
+const STORE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause before such a store is tried again.
+const STORE_PAUSE: Duration = Duration::from_millis(250);
+
+/// What to ask for.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) options: &'a LockOptions,
+    pub(crate) holder: Holder,
+    pub(crate) metadata: Metadata,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// How asking ended.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// The lock is ours.
+    Granted(Guard),
+    /// It is not, after all the time given to wait.
+    Refused(Error),
+    /// A signal came first. Nothing is held.
+    Stopped(Signal),
+}
+
+/// Who was last seen with the lock, and when.
+#[derive(Default)]
+struct Seen {
+    last: Mutex<Option<(Contention, Instant)>>,
+    changed: Notify,
+}
+
+impl Seen {
+    fn note(&self, contention: &Contention) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((contention.clone(), Instant::now()));
+        self.changed.notify_one();
+    }
+
+    /// Who has the lock, and how long ago we saw that. A waiter looks every few seconds; if it has not seen anybody for
+    /// longer, the store does not answer.
+    fn recently(&self) -> Option<(Contention, Duration)> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.map(|(contention, at)| (contention, at.elapsed())).filter(|(_, ago)| *ago <= REPORT)
+    }
+}
+
+impl Wanted<'_> {
+    /// Waits for the lock as the options say.
+    pub(crate) async fn ask(&self, locks: &Locks, signals: &mut Signals, talk: &Talk) -> Asked {
+        let started = Instant::now();
+        let seen = Arc::new(Seen::default());
+        let mut announced = false;
+        let mut next_report = started + REPORT;
+        let mut acquiring = pin!(self.acquire(locks, &seen, started));
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut acquiring => return match result {
+                    Ok(guard) => {
+                        talk.say(&event::acquired(self.key, guard.fence(), &self.holder, started.elapsed(), announced));
+                        Asked::Granted(guard)
+                    }
+                    Err(error) => Asked::Refused(error),
+                },
+                signal = signals.next() => {
+                    talk.say(&event::signal(signal));
+                    return Asked::Stopped(signal);
+                }
+                () = seen.changed.notified(), if !announced => {}
+                () = tokio::time::sleep_until(next_report) => {}
+            }
+            announced = true;
+            next_report = Instant::now() + REPORT;
+            talk.say(&event::waiting(self.key, seen.recently().as_ref(), started.elapsed()));
+        }
+    }
+
+    /// Tries once, and waits if that shows somebody with the lock. Who waits only for a store that fails should hear why.
+    async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, started: Instant) -> Result<Guard, Error> {
+        let patience = self.options.patience();
+        let tries_end = started + patience.unwrap_or(STORE_PATIENCE).min(STORE_PATIENCE);
+        let contention = loop {
+            match self.request(locks, seen).try_acquire_or_see().await {
+                Ok(Ok(guard)) => return Ok(guard),
+                Ok(Err(contention)) => break contention,
+                Err(error) if error.is_retryable() && Instant::now() + STORE_PAUSE < tries_end => {
+                    tokio::time::sleep(STORE_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let request = self.request(locks, seen);
+        match patience {
+            None => {
+                seen.note(&contention);
+                request.wait_forever().acquire().await
+            }
+            Some(time) => {
+                if !time.is_zero() {
+                    seen.note(&contention);
+                }
+                request.wait(time.saturating_sub(started.elapsed())).acquire().await
+            }
+        }
+    }
+
+    fn request(&self, locks: &Locks, seen: &Arc<Seen>) -> LockRequest {
+        let seen = seen.clone();
+        let mut request = locks
+            .lock(self.key)
+            .ttl(self.options.ttl)
+            .holder(&self.holder)
+            .metadata(self.metadata.clone())
+            .steal(self.options.steal())
+            .on_contention(move |contention| seen.note(contention));
+        if let Some(time) = self.max_hold {
+            request = request.max_hold(time);
+        }
+        request
+    }
+
+    /// What to say when the lock was refused.
+    pub(crate) fn refused(&self, error: &Error) -> Failure {
+        let Some(contention) = error.contention() else { return Failure::from(error) };
+        let holder = contention.holder.as_ref().map_or("somebody who left no name", Holder::as_str);
+        let message = format!(
+            "'{}' is held by {holder} since {} ({}), for at most {} more unless extended",
+            text::safe(self.key.as_str()),
+            humantime::format_rfc3339_seconds(contention.acquired_at.to_system_time()),
+            text::duration(contention.held_for()),
+            text::duration(contention.free_in()),
+        );
+        Failure::new(self.options.conflict_exit_code, message)
+            .hint("wait for it with a longer --wait, or look at it with leasehold show")
+    }
+}

@@ -1,0 +1,106 @@
+//! From arguments to an exit code.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::cli::{Cli, Command};
+use crate::commands::{
+    acquire, completions, doctor, extend, force_release, ls, man, markdown, release, run, show, watch,
+};
+use crate::exit::{self, Failure};
+use crate::options::Common;
+use crate::talk::Talk;
+use crate::{child, event, text};
+
+pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
+    if let Some(code) = child::shim::main(&arguments) {
+        return ExitCode::from(code);
+    }
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => ExitCode::from(dispatch(cli.command)),
+        Err(error) if error.exit_code() == 0 => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            Talk::new(false, false, false).say(&event::error(&usage(&error), false));
+            ExitCode::from(exit::USAGE)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> u8 {
+    match command {
+        Command::Run(options) => talking(&options.common, async |talk| run::run(&options, talk).await),
+        Command::Acquire(options) => talking(&options.common, async |talk| acquire::run(&options, talk).await),
+        Command::Extend(options) => talking(&options.common, async |_| extend::run(&options).await),
+        Command::Release(options) => talking(&options.common, async |_| release::run(&options).await),
+        Command::Ls(options) => talking(&options.common, async |_| ls::run(&options).await),
+        Command::Show(options) => talking(&options.common, async |_| show::run(&options).await),
+        Command::Watch(options) => talking(&options.common, async |talk| watch::run(&options, talk).await),
+        Command::ForceRelease(options) => talking(&options.common, async |_| force_release::run(&options).await),
+        Command::Doctor(options) => talking(&options.common, async |_| doctor::run(&options).await),
+        Command::Completions(options) => plain(completions::run(&options)),
+        Command::Man(options) => plain(man::run(&options)),
+        Command::Markdown(_) => plain(markdown::run()),
+    }
+}
+
+/// Runs a command that talks to the store. On one thread, so that the thread which starts a child lives as long as we.
+fn talking(common: &Common, work: impl AsyncFnOnce(&Talk) -> Result<u8, Failure>) -> u8 {
+    let talk = Talk::new(common.json, common.quiet, common.verbose);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(work(&talk)),
+        Err(error) => Err(Failure::new(exit::UNAVAILABLE, format!("cannot start: {error}"))),
+    };
+    result.unwrap_or_else(|failure| {
+        if !failure.message.is_empty() {
+            talk.say(&event::error(&failure, talk.verbose()));
+        }
+        failure.code
+    })
+}
+
+fn plain(result: Result<(), Failure>) -> u8 {
+    result.map_or_else(
+        |failure| {
+            Talk::new(false, false, false).say(&event::error(&failure, false));
+            failure.code
+        },
+        |()| 0,
+    )
+}
+
+/// clap's error on one line, with its tip as the hint.
+fn usage(error: &clap::Error) -> Failure {
+    let rendered = error.render().to_string();
+    let about = |line: &&str| !line.trim().is_empty() && !line.starts_with("Usage:") && !line.starts_with("For more");
+    let (tips, message): (Vec<_>, Vec<_>) =
+        rendered.lines().filter(about).partition(|line| line.trim_start().starts_with("tip:"));
+    let message = text::one_line(&message.join(" "));
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    let message = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "which command?",
+        _ => message,
+    };
+    let hint = match tips.first() {
+        Some(tip) => text::one_line(tip.trim_start().trim_start_matches("tip:")),
+        None => format!("see {} --help", command_of(error)),
+    };
+    Failure::new(exit::USAGE, message).hint(hint)
+}
+
+/// The command whose usage was wrong: the start of the usage line.
+fn command_of(error: &clap::Error) -> String {
+    let usage = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let words = usage.split_whitespace().skip_while(|word| *word != "leasehold").skip(1);
+    let command = words.take(1).filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
+    std::iter::once("leasehold").chain(command).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,140 @@
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
+
+use super::descendants::{Process, adopt_orphans, descendants};
+use super::shim;
+use crate::exit::{self, Failure};
+
+/// How long to go on killing what does not die, for example because it hangs in the kernel.
+const KILLING: Duration = Duration::from_secs(5);
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Exited(i32),
+    Signalled(i32),
+}
+
+impl Status {
+    /// The exit code that passes it on.
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Status::Exited(code) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
+            Status::Signalled(signal) => exit::of_signal(signal),
+        }
+    }
+
+    /// The code and the signal, one of which there is.
+    pub(crate) fn parts(self) -> (Option<i32>, Option<i32>) {
+        match self {
+            Status::Exited(code) => (Some(code), None),
+            Status::Signalled(signal) => (None, Some(signal)),
+        }
+    }
+}
+
+/// A started command: the leader of a process group, and all its descendants.
+#[derive(Debug)]
+pub(crate) struct Job {
+    leader: Pid,
+    status: Option<Status>,
+    /// The signal that stopped the leader, until somebody looks.
+    stopped_by: Option<i32>,
+}
+
+impl Job {
+    /// Starts `words` in a process group of its own, with these variables set and removed.
+    ///
+    /// # Errors
+    ///
+    /// The command cannot be started.
+    pub(crate) fn start(words: &[OsString], variables: &[(&str, Option<String>)], json: bool) -> Result<Self, Failure> {
+        adopt_orphans();
+        let mut command = shim::command(words, json);
+        command.process_group(0);
+        for (name, value) in variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let program = words.first().cloned().unwrap_or_default();
+        let child = command.spawn().map_err(|error| shim::cannot_run(&program, &error))?;
+        let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let leader = leader.ok_or_else(|| Failure::new(exit::CANNOT_EXECUTE, "the process has no number"))?;
+        Ok(Self { leader, status: None, stopped_by: None })
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.leader.as_raw_nonzero().get()
+    }
+
+    pub(super) fn group(&self) -> Pid {
+        self.leader
+    }
+
+    /// How the command ended, if it has.
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.status
+    }
+
+    /// Notes what became of our children, the command as well as orphans that it left to us.
+    pub(super) fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if pid != self.leader {
+                continue;
+            }
+            if let Some(signal) = status.stopping_signal() {
+                self.stopped_by = Some(signal);
+            } else if let Some(code) = status.exit_status() {
+                self.status = Some(Status::Exited(code));
+            } else if let Some(signal) = status.terminating_signal() {
+                self.status = Some(Status::Signalled(signal));
+            }
+        }
+    }
+
+    /// The signal that has stopped the command since the last call.
+    pub(super) fn take_stop(&mut self) -> Option<i32> {
+        self.stopped_by.take()
+    }
+
+    /// Sends `signal` to the group and to whatever left it.
+    pub(super) fn signal_all(&self, signal: Signal) {
+        // Once the leader is reaped, the number of an empty group may be given to somebody else.
+        let group = self.status.is_none().then_some(self.leader);
+        if let Some(group) = group {
+            let _ = kill_process_group(group, signal);
+        }
+        let reached = |process: &Process| group.is_some_and(|group| group.as_raw_nonzero().get() == process.group);
+        for process in descendants().iter().filter(|process| !reached(process)) {
+            let _ = kill_process(process.pid, signal);
+        }
+    }
+
+    /// Whether the command and all its descendants have ended.
+    pub(super) fn is_gone(&mut self) -> bool {
+        self.reap();
+        self.status.is_some() && descendants().is_empty()
+    }
+
+    /// The number of descendants that outlived the command.
+    pub(super) fn left_running(&mut self) -> usize {
+        self.reap();
+        descendants().len()
+    }
+
+    /// Kills the command and all its descendants, those included that are started meanwhile. Returns how many are left:
+    /// none, unless the system does not let us or they hang in the kernel.
+    pub(super) async fn kill_all(&mut self) -> usize {
+        let until = Instant::now() + KILLING;
+        while !self.is_gone() && Instant::now() < until {
+            self.signal_all(Signal::KILL);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        descendants().len() + usize::from(self.status.is_none())
+    }
+}

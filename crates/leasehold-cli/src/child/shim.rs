@@ -1,0 +1,68 @@
+//! The last step before the command: a process that ties its life to ours and becomes the command.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::exit::{self, Failure};
+use crate::talk::Talk;
+use crate::{event, text};
+
+/// The first argument by which we recognise ourselves.
+const NAME: &str = "__exec";
+const JSON: &str = "json";
+const TEXT: &str = "text";
+
+/// A command that starts `words` through this program. On Linux the command then dies if we are killed, so that it does
+/// not go on without its lock.
+pub(super) fn command(words: &[OsString], json: bool) -> Command {
+    if !cfg!(target_os = "linux") {
+        let mut command = Command::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
+        command.args(words.iter().skip(1));
+        return command;
+    }
+    // Not by path: the program may have been replaced since it was started.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(NAME).arg(std::process::id().to_string()).arg(if json { JSON } else { TEXT }).args(words);
+    command
+}
+
+/// If this process is the shim, becomes the command; the exit code if that fails.
+pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
+    let [_, name, parent, format, program, rest @ ..] = arguments else { return None };
+    if name != NAME {
+        return None;
+    }
+    let parent: i32 = parent.to_str()?.parse().ok()?;
+    if !die_with(parent) {
+        return Some(exit::CANNOT_EXECUTE);
+    }
+    let error = Command::new(program).args(rest).exec();
+    let failure = cannot_run(program, &error);
+    Talk::new(format == JSON, false, false).say(&event::error(&failure, false));
+    Some(failure.code)
+}
+
+/// Why the command did not start.
+pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+    let program = text::safe(&program.to_string_lossy());
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::new(exit::NOT_FOUND, format!("cannot run '{program}': not found"))
+            .hint("check the name, or give a path; a script also needs its interpreter"),
+        _ => Failure::new(exit::CANNOT_EXECUTE, format!("cannot run '{program}': {error}"))
+            .hint("check that it is a program and may be executed"),
+    }
+}
+
+/// Has the system kill this process when `parent` ends; false if that has happened already.
+#[cfg(target_os = "linux")]
+fn die_with(parent: i32) -> bool {
+    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::KILL)).is_ok() && getppid() == Pid::from_raw(parent)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with(_parent: i32) -> bool {
+    true
+}

@@ -1,0 +1,265 @@
+use std::io;
+use std::time::{Duration, Instant};
+
+use leasehold::{Lease, LockState, Loss};
+use rustix::process::{Signal as Sig, kill_current_process_group};
+use tokio::signal::unix::{self, SignalKind};
+
+use super::deadline::Rules;
+use super::job::{Job, Status};
+use super::terminal::Terminal;
+use crate::event;
+use crate::signals::{Signal, Signals};
+use crate::talk::Talk;
+
+/// How often to look whether what was told to stop has done so. Grandchildren end without telling us.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Why a command was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// We got this signal.
+    Signal(Signal),
+    /// The lock is lost, or was about to be.
+    Lost,
+}
+
+/// A command that was told to stop.
+#[derive(Clone, Copy, Debug)]
+struct Stopping {
+    told: Instant,
+    kill_at: Instant,
+}
+
+/// Watches over a command and its lock: passes signals on, stops the command before the lease can end.
+pub(crate) struct Supervisor<'a> {
+    job: Job,
+    /// None if the command runs without the lock.
+    lease: Option<&'a Lease>,
+    has_max_hold: bool,
+    rules: Rules,
+    /// When the lease ends, as last seen while it was held.
+    deadline: Option<Instant>,
+    cause: Option<Cause>,
+    stopping: Option<Stopping>,
+    killed: bool,
+    terminal: Terminal,
+    talk: &'a Talk,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(crate) fn new(
+        job: Job,
+        lease: Option<&'a Lease>,
+        (grace, ttl, max_hold): (Duration, Duration, Option<Duration>),
+        talk: &'a Talk,
+    ) -> Self {
+        Self {
+            job,
+            lease,
+            has_max_hold: max_hold.is_some(),
+            rules: Rules::new(grace, ttl, max_hold),
+            deadline: None,
+            cause: None,
+            stopping: None,
+            killed: false,
+            terminal: Terminal::default(),
+            talk,
+        }
+    }
+
+    /// Watches until the command has ended; until all its descendants have ended too, if it was stopped.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if we cannot hear of our children.
+    pub(crate) async fn watch(mut self, signals: &mut Signals) -> io::Result<(Option<Status>, Option<Cause>)> {
+        let mut children = unix::signal(SignalKind::child())?;
+        let lease = self.lease;
+        let mut lost = std::pin::pin!(async move {
+            match lease {
+                Some(lease) => lease.lost().await,
+                None => std::future::pending().await,
+            }
+        });
+        let mut is_lost = false;
+        loop {
+            self.job.reap();
+            if self.is_over() {
+                break;
+            }
+            if let Some(signal) = self.job.take_stop() {
+                self.stopped_by(signal);
+            }
+            let look_at = self.tend().await;
+            tokio::select! {
+                _ = children.recv() => {}
+                signal = signals.next() => self.got(signal),
+                loss = &mut lost, if !is_lost => {
+                    is_lost = true;
+                    self.lost(loss);
+                }
+                () = tokio::time::sleep_until(look_at.into()) => {}
+            }
+        }
+        self.terminal.take_back();
+        Ok(self.finish())
+    }
+
+    fn is_over(&mut self) -> bool {
+        match self.stopping {
+            None => self.job.status().is_some(),
+            Some(_) => self.killed || self.job.is_gone(),
+        }
+    }
+
+    fn finish(mut self) -> (Option<Status>, Option<Cause>) {
+        let (code, signal) = self.job.status().map_or((None, None), Status::parts);
+        self.talk.say(&event::exited(code, signal));
+        if self.stopping.is_none() {
+            let left = self.job.left_running();
+            if left > 0 {
+                self.talk.say(&event::left_running(left));
+            }
+        }
+        (self.job.status(), self.cause)
+    }
+
+    /// Does what is due, and tells when to look again.
+    async fn tend(&mut self) -> Instant {
+        let now = Instant::now();
+        let lease_ends = self.lease_ends(now);
+        if let Some(stopping) = self.stopping {
+            let kill_at = match lease_ends {
+                Some(deadline) => stopping.kill_at.min(self.rules.kill_at(stopping.told, deadline)),
+                None => stopping.kill_at,
+            };
+            if now >= kill_at {
+                self.kill().await;
+            }
+            return kill_at.min(now + LOOK);
+        }
+        let Some(deadline) = lease_ends else { return now + Duration::from_secs(3600) };
+        let stop_at = self.rules.stop_at(deadline);
+        if now >= stop_at {
+            self.about_to_lose(deadline);
+            return now;
+        }
+        stop_at
+    }
+
+    /// When the lease ends unless it is renewed; none if there is no lease any more.
+    fn lease_ends(&mut self, now: Instant) -> Option<Instant> {
+        let lease = self.lease?;
+        let remaining = lease.remaining();
+        if remaining.is_zero() {
+            return None;
+        }
+        self.deadline = Some(now + remaining);
+        self.deadline
+    }
+
+    /// The lease will end soon, and no renewal has come.
+    fn about_to_lose(&mut self, deadline: Instant) {
+        let now = Instant::now();
+        let (reason, message) = match self.lease.map(Lease::state) {
+            Some(LockState::Held) if self.has_max_hold => {
+                (Loss::MaxHold, "it may not be held for longer than --max-hold")
+            }
+            Some(LockState::Uncertain) => (Loss::Expired, "it cannot be renewed, the store does not answer"),
+            _ => (Loss::Expired, "it was not renewed in time"),
+        };
+        self.stop(Cause::Lost, Sig::TERM, self.rules.kill_at(now, deadline));
+        self.say_lost(reason.as_str(), message);
+    }
+
+    /// The lock is gone.
+    fn lost(&mut self, loss: Loss) {
+        let now = Instant::now();
+        let kill_at = self.rules.kill_late_at(now, self.deadline.unwrap_or(now));
+        let known = self.cause == Some(Cause::Lost);
+        self.stop(Cause::Lost, Sig::TERM, kill_at);
+        if !known {
+            self.say_lost(loss.as_str(), &loss.to_string());
+        }
+    }
+
+    fn say_lost(&self, reason: &str, message: &str) {
+        let grace = self.stopping.map_or(Duration::ZERO, |stopping| stopping.kill_at.duration_since(stopping.told));
+        self.talk.say(&event::lost(reason, message, grace));
+    }
+
+    /// We were asked to stop: first pass it on, then insist.
+    fn got(&mut self, signal: Signal) {
+        self.talk.say(&event::signal(signal));
+        if signal == Signal::TSTP {
+            self.suspend();
+            return;
+        }
+        let now = Instant::now();
+        let kill_at = if self.stopping.is_some() { now } else { now + self.rules.grace() };
+        let pass_on = Sig::from_named_raw(signal.number()).unwrap_or(Sig::TERM);
+        self.stop(Cause::Signal(signal), pass_on, kill_at);
+    }
+
+    /// Tells the command to stop, and notes when to kill it. A loss outweighs a signal, and no kill is put off.
+    fn stop(&mut self, cause: Cause, signal: Sig, kill_at: Instant) {
+        let now = Instant::now();
+        if self.cause != Some(Cause::Lost) && (self.cause.is_none() || cause == Cause::Lost) {
+            self.cause = Some(cause);
+        }
+        let told = self.stopping.map_or(now, |stopping| stopping.told);
+        let kill_at = self.stopping.map_or(kill_at, |stopping| stopping.kill_at.min(kill_at));
+        self.stopping = Some(Stopping { told, kill_at });
+        if kill_at > now {
+            self.job.signal_all(signal);
+            // What is stopped cannot hear it.
+            self.job.signal_all(Sig::CONT);
+        }
+    }
+
+    async fn kill(&mut self) {
+        if self.killed {
+            return;
+        }
+        self.killed = true;
+        if !self.job.is_gone() {
+            self.talk.say(&event::killed());
+            let left = self.job.kill_all().await;
+            if left > 0 {
+                self.talk.say(&event::survived(left));
+            }
+        }
+    }
+
+    /// A signal stopped the command.
+    fn stopped_by(&mut self, signal: i32) {
+        if self.stopping.is_some() {
+            return;
+        }
+        let needs_terminal = signal == Sig::TTIN.as_raw() || signal == Sig::TTOU.as_raw();
+        if needs_terminal && self.terminal.hand_to(self.job.group()) {
+            self.job.signal_all(Sig::CONT);
+        } else if needs_terminal || (signal == Sig::TSTP.as_raw() && self.terminal.is_handed_over()) {
+            self.suspend();
+        }
+    }
+
+    /// Stops the command, then ourselves, as Ctrl-Z demands. We do not renew the lock while we are stopped; if it ran
+    /// out meanwhile, the command does not get to run again.
+    fn suspend(&mut self) {
+        self.talk.say(&event::suspended());
+        self.job.signal_all(Sig::STOP);
+        let had_terminal = self.terminal.is_handed_over();
+        self.terminal.take_back();
+        // Unlike SIGSTOP, this one is ignored if nobody is there to continue us.
+        let _ = kill_current_process_group(Sig::TTOU);
+        if self.lease.is_some_and(|lease| lease.state() == LockState::Lost) {
+            return;
+        }
+        if had_terminal {
+            self.terminal.hand_to(self.job.group());
+        }
+        self.job.signal_all(Sig::CONT);
+    }
+}

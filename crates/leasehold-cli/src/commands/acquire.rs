@@ -1,0 +1,72 @@
+use std::io::Write;
+
+use clap::Args;
+use leasehold::Key;
+use serde_json::json;
+
+use crate::acquire::{Asked, Wanted};
+use crate::exit::{self, Failure};
+use crate::options::{Common, LockOptions};
+use crate::signals::Signals;
+use crate::store;
+use crate::talk::Talk;
+
+/// Take a lock and print it as JSON, for scripts
+///
+/// The lock is not renewed: it ends when its ttl has passed, unless `leasehold extend` or `leasehold release` is called
+/// with its lock_id. Whoever knows the lock_id can do so: treat it like a password.
+#[derive(Args, Debug)]
+#[command(after_help = exit::help())]
+pub(crate) struct Options {
+    /// What to lock
+    #[arg(value_name = "KEY", value_parser = Key::new)]
+    key: Key,
+    #[command(flatten)]
+    lock: LockOptions,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
+    let wanted = Wanted {
+        key: &options.key,
+        options: &options.lock,
+        holder: options.lock.holder.clone().unwrap_or_default(),
+        metadata: options.lock.metadata()?,
+        max_hold: None,
+    };
+    let mut signals = Signals::install()
+        .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}")))?;
+    let locks = tokio::select! {
+        connected = store::open(&options.common) => connected?,
+        signal = signals.next() => return Ok(exit::of_signal(signal.number())),
+    };
+    let result = match wanted.ask(&locks, &mut signals, talk).await {
+        Asked::Stopped(signal) => Ok(exit::of_signal(signal.number())),
+        Asked::Refused(error) => Err(wanted.refused(&error)),
+        Asked::Granted(guard) => {
+            let line = json!({
+                "key": options.key,
+                "lock_id": guard.lock_id().expose(),
+                "fence": guard.fence(),
+                "acquired_at_ms": guard.acquired_at(),
+                "expires_at_ms": guard.expires_at(),
+                "holder": wanted.holder,
+            });
+            let mut out = std::io::stdout().lock();
+            match writeln!(out, "{line}").and_then(|()| out.flush()) {
+                Ok(()) => {
+                    guard.leak();
+                    Ok(0)
+                }
+                // Nobody has read the lock id, so nobody could give the lock back.
+                Err(error) => {
+                    let _ = guard.release().await;
+                    Err(Failure::output(&error))
+                }
+            }
+        }
+    };
+    store::close(&locks, store::CLOSING).await;
+    result
+}

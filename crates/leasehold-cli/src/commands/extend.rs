@@ -1,0 +1,37 @@
+use clap::Args;
+use leasehold::{LockId, Ttl};
+
+use crate::exit::{self, Failure};
+use crate::options::{Common, ttl};
+use crate::store;
+
+/// Make a lock last longer, by its lock id
+///
+/// The lock ends --ttl from now, whatever was left of it. A lock that is not there any more is not taken again: the exit
+/// code is 79.
+#[derive(Args, Debug)]
+#[command(after_help = exit::help())]
+pub(crate) struct Options {
+    /// The lock_id that `leasehold acquire` printed
+    #[arg(value_name = "LOCK_ID", env = "LEASEHOLD_LOCK_ID", hide_env_values = true)]
+    lock_id: LockId,
+    /// When the lock ends from now on
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = ttl)]
+    ttl: Ttl,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
+    let locks = store::open(&options.common).await?;
+    if locks.extend(&options.lock_id, options.ttl).await? {
+        return Ok(0);
+    }
+    Err(absent())
+}
+
+/// What `extend` and `release` say of a lock that is not there.
+pub(super) fn absent() -> Failure {
+    Failure::new(exit::LOST, "the lock is not there any more")
+        .hint("it ran out, was released, or was taken by somebody else; stop what it protected")
+}

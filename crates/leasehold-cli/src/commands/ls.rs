@@ -1,0 +1,24 @@
+use clap::Args;
+
+use crate::exit::{self, Failure};
+use crate::locks_view::{self, json_lines, print, table};
+use crate::options::Common;
+use crate::store;
+
+/// List the locks that are held
+#[derive(Args, Debug)]
+#[command(after_help = exit::help())]
+pub(crate) struct Options {
+    /// Only keys that start with this
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    prefix: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
+    let locks = store::open(&options.common).await?;
+    let held = locks_view::list(&locks, &options.prefix).await?;
+    print(&if options.common.json { json_lines(&held) } else { table(&held, locks_view::terminal_width()) })?;
+    Ok(0)
+}

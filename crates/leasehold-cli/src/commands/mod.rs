@@ -1,0 +1,14 @@
+//! One file per command.
+
+pub(crate) mod acquire;
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod extend;
+pub(crate) mod force_release;
+pub(crate) mod ls;
+pub(crate) mod man;
+pub(crate) mod markdown;
+pub(crate) mod release;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod watch;

@@ -1,0 +1,25 @@
+use clap::Args;
+use leasehold::LockId;
+
+use super::extend::absent;
+use crate::exit::{self, Failure};
+use crate::options::Common;
+use crate::store;
+
+/// Give a lock back, by its lock id
+///
+/// If it is not there any more, the exit code is 79.
+#[derive(Args, Debug)]
+#[command(after_help = exit::help())]
+pub(crate) struct Options {
+    /// The lock_id that `leasehold acquire` printed
+    #[arg(value_name = "LOCK_ID", env = "LEASEHOLD_LOCK_ID", hide_env_values = true)]
+    lock_id: LockId,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
+    let locks = store::open(&options.common).await?;
+    if locks.release(&options.lock_id).await? { Ok(0) } else { Err(absent()) }
+}

@@ -1,0 +1,227 @@
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::{Error, ErrorCode, Guard, Holder, Key, Lease, Locks};
+use tokio::time::Instant;
+
+use crate::acquire::{Asked, Wanted};
+use crate::child::{Cause, Job, Status, Supervisor};
+use crate::event;
+use crate::exit::{self, Failure};
+use crate::options::{Common, LockOptions, duration, some_time};
+use crate::signals::{Signal, Signals};
+use crate::store::{self, Store};
+use crate::talk::Talk;
+
+/// How long to try to give back what is left of a lost lock, to a store that probably does not answer.
+const AFTER_LOSS: Duration = Duration::from_secs(1);
+
+/// Run a command under a lock
+///
+/// Waits for the lock, runs CMD, and releases the lock when CMD has ended. The exit code is that of CMD.
+///
+/// CMD runs in a process group of its own. If the lock is lost, CMD and everything it started is told to stop (TERM) and
+/// killed before anybody else can get the lock; the exit code is 79 then. The signals INT, TERM, HUP and QUIT are passed
+/// on to CMD; a second one kills it.
+///
+/// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER and LEASEHOLD_STORE (without
+/// credentials) in its environment.
+#[derive(Args, Debug)]
+#[command(after_help = exit::help(), override_usage = "leasehold run [OPTIONS] KEY -- CMD [ARGS]...")]
+pub(crate) struct Options {
+    /// What to lock
+    #[arg(value_name = "KEY", value_parser = Key::new)]
+    key: Key,
+    /// The command to run
+    #[arg(value_name = "CMD", last = true, required = true)]
+    words: Vec<OsString>,
+    #[command(flatten)]
+    lock: LockOptions,
+    /// If the lock cannot be had in the time given by --wait, run CMD without it
+    #[arg(long)]
+    proceed_unlocked: bool,
+    /// Keep the lock at least this long, also if CMD ends earlier
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    at_least: Option<Duration>,
+    /// The time between TERM and KILL when CMD is stopped; less if the lease ends earlier
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration)]
+    grace: Duration,
+    /// The longest to hold the lock: CMD is stopped in time
+    #[arg(long, value_name = "DUR", value_parser = some_time)]
+    max_hold: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
+    if options.proceed_unlocked && options.lock.patience().is_none() {
+        return Err(Failure::new(exit::USAGE, "--proceed-unlocked needs to know for how long to wait")
+            .hint("add --wait DUR or --no-wait"));
+    }
+    let wanted = Wanted {
+        key: &options.key,
+        options: &options.lock,
+        holder: holder(options),
+        metadata: options.lock.metadata()?,
+        max_hold: options.max_hold,
+    };
+    let store = Store::choose(&options.common)?;
+    let mut signals = Signals::install().map_err(|error| cannot_listen(&error))?;
+    let locks = tokio::select! {
+        connected = store.connect() => connected,
+        signal = signals.next() => return Ok(exit::of_signal(signal.number())),
+    };
+    let locks = match locks {
+        Ok(locks) => locks,
+        Err(failure) if options.proceed_unlocked && failure.code == exit::UNAVAILABLE => {
+            let run = Run { options, store: &store, holder: &wanted.holder, talk };
+            return run.without_lock(&failure.message, signals).await;
+        }
+        Err(failure) => return Err(failure),
+    };
+    let result = locked(options, &wanted, &store, &locks, signals, talk).await;
+    let patience = if result == Ok(exit::LOST) { AFTER_LOSS } else { store::CLOSING };
+    store::close(&locks, patience).await;
+    result
+}
+
+async fn locked(
+    options: &Options,
+    wanted: &Wanted<'_>,
+    store: &Store,
+    locks: &Locks,
+    mut signals: Signals,
+    talk: &Talk,
+) -> Result<u8, Failure> {
+    let run = Run { options, store, holder: &wanted.holder, talk };
+    match wanted.ask(locks, &mut signals, talk).await {
+        Asked::Granted(guard) => run.under(guard, signals).await,
+        Asked::Stopped(signal) => Ok(exit::of_signal(signal.number())),
+        Asked::Refused(error) if options.proceed_unlocked && may_proceed(&error) => {
+            run.without_lock(&wanted.refused(&error).message, signals).await
+        }
+        Asked::Refused(error) => Err(wanted.refused(&error)),
+    }
+}
+
+/// Only what more patience would mend: not a store that refuses us.
+fn may_proceed(error: &Error) -> bool {
+    error.is_retryable() || error.code() == ErrorCode::AcquisitionTimeout
+}
+
+/// The host and the command, unless the user has a better name.
+fn holder(options: &Options) -> Holder {
+    if let Some(holder) = &options.lock.holder {
+        return holder.clone();
+    }
+    let ours = Holder::default();
+    let named = || {
+        let (host, _) = ours.as_str().rsplit_once('/')?;
+        let command = Path::new(options.words.first()?).file_name()?.to_str()?;
+        Holder::new(&format!("{host}/{command}")).ok()
+    };
+    named().unwrap_or(ours.clone())
+}
+
+fn cannot_listen(error: &io::Error) -> Failure {
+    Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}"))
+}
+
+/// One run of the command.
+struct Run<'a> {
+    options: &'a Options,
+    store: &'a Store,
+    holder: &'a Holder,
+    talk: &'a Talk,
+}
+
+impl Run<'_> {
+    async fn under(&self, guard: Guard, signals: Signals) -> Result<u8, Failure> {
+        let acquired = Instant::now();
+        let outcome = match self.start(Some(guard.lease()), signals).await {
+            Ok((status, cause, mut signals)) if cause.is_none() => {
+                let interrupted = self.keep(&guard, acquired, &mut signals).await;
+                Ok((status, interrupted.map(Cause::Signal)))
+            }
+            Ok((status, cause, _)) => Ok((status, cause)),
+            Err(failure) => Err(failure),
+        };
+        if matches!(outcome, Ok((_, Some(Cause::Lost)))) {
+            // What is left of it may be in the way of others, but there is nothing more to learn.
+            let _ = tokio::time::timeout(AFTER_LOSS, guard.release()).await;
+            return Ok(exit::LOST);
+        }
+        let released = guard.release().await;
+        let (status, cause) = outcome?;
+        let code = match cause {
+            Some(Cause::Signal(signal)) => exit::of_signal(signal.number()),
+            _ => status.map_or(exit::UNAVAILABLE, Status::exit_code),
+        };
+        self.released(code, released)
+    }
+
+    async fn without_lock(&self, why: &str, signals: Signals) -> Result<u8, Failure> {
+        self.talk.say(&event::unlocked(&self.options.key, why));
+        let (status, cause, _) = self.start(None, signals).await?;
+        Ok(match cause {
+            Some(Cause::Signal(signal)) => exit::of_signal(signal.number()),
+            _ => status.map_or(exit::UNAVAILABLE, Status::exit_code),
+        })
+    }
+
+    /// Starts the command and watches over it until it has ended.
+    async fn start(
+        &self,
+        lease: Option<&Lease>,
+        signals: Signals,
+    ) -> Result<(Option<Status>, Option<Cause>, Signals), Failure> {
+        let mut signals = signals.with_suspend().map_err(|error| cannot_listen(&error))?;
+        let job = Job::start(&self.options.words, &self.variables(lease), self.talk.json())?;
+        self.talk.say(&event::started(job.pid()));
+        let times = (self.options.grace, self.options.lock.ttl.as_duration(), self.options.max_hold);
+        let watched = Supervisor::new(job, lease, times, self.talk).watch(&mut signals).await;
+        let (status, cause) = watched.map_err(|error| cannot_listen(&error))?;
+        Ok((status, cause, signals))
+    }
+
+    /// What the command finds in its environment. What it inherited from another run is not true for this one.
+    fn variables(&self, lease: Option<&Lease>) -> [(&'static str, Option<String>); 5] {
+        [
+            ("LEASEHOLD_KEY", Some(self.options.key.as_str().to_owned())),
+            ("LEASEHOLD_LOCK_ID", lease.map(|lease| lease.lock_id().expose().to_owned())),
+            ("LEASEHOLD_FENCE", lease.map(|lease| lease.fence().to_string())),
+            ("LEASEHOLD_HOLDER", Some(self.holder.as_str().to_owned())),
+            ("LEASEHOLD_STORE", Some(self.store.public_url())),
+        ]
+    }
+
+    /// Keeps the lock until `--at-least` is over. Tells which signal ended that early.
+    async fn keep(&self, guard: &Guard, acquired: Instant, signals: &mut Signals) -> Option<Signal> {
+        let until = acquired + self.options.at_least?;
+        let left = until.checked_duration_since(Instant::now())?;
+        self.talk.say(&event::keeping(left));
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => None,
+            _ = guard.lost() => None,
+            signal = signals.next() => Some(signal),
+        }
+    }
+
+    /// What the release came to decides too: a lock that was lost unnoticed is still lost.
+    fn released(&self, code: u8, released: Result<(), Error>) -> Result<u8, Failure> {
+        let Err(error) = released else {
+            self.talk.say(&event::released());
+            return Ok(code);
+        };
+        let failure = Failure::from(&error);
+        if error.loss().is_some() {
+            return Err(failure.hint("the end of the command may have overlapped with another holder"));
+        }
+        self.talk.say(&event::release_failed(&failure));
+        // The lock was ours to the end and goes away by itself. But a store that cannot be trusted is a failure.
+        Ok(if code == 0 && !error.is_retryable() { failure.code } else { code })
+    }
+}

@@ -1,0 +1,99 @@
+//! Text for people: durations, widths, and characters that must not reach a terminal.
+
+use std::time::Duration;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// A duration with its two largest units: `3m 2s`, `1h 4m`. Below a second `740ms`.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds == 0 {
+        return match time.subsec_millis() {
+            0 => "0s".to_owned(),
+            millis => format!("{millis}ms"),
+        };
+    }
+    let units = [("d", 86_400, u64::MAX), ("h", 3_600, 24), ("m", 60, 60), ("s", 1, 60)];
+    let parts = units.map(|(unit, size, limit)| (seconds / size % limit, unit));
+    let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(parts.len() - 1);
+    let shown = parts[first..].iter().take(2).filter(|(count, _)| *count > 0);
+    shown.map(|(count, unit)| format!("{count}{unit}")).collect::<Vec<_>>().join(" ")
+}
+
+/// `text` with control characters (line breaks, escape sequences, direction marks) written out, so that nobody can
+/// forge output through a key or a note.
+pub(crate) fn safe(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// `text` on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The columns that `text` takes on a terminal.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// `text`, cut to `columns` with `…` at the end if it is wider.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut cut = String::new();
+    let mut used = 1;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            break;
+        }
+        cut.push(c);
+    }
+    cut.push('…');
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        let cases = [
+            (0, "0s"),
+            (740, "740ms"),
+            (1_900, "1s"),
+            (62_000, "1m 2s"),
+            (120_000, "2m"),
+            (3_600_000, "1h"),
+            (3_725_000, "1h 2m"),
+            (90_000_000, "1d 1h"),
+            (86_400_000 * 400, "400d"),
+        ];
+        for (millis, text) in cases {
+            assert_eq!(duration(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn control_characters_are_written_out() {
+        assert_eq!(safe("a\nb\u{1b}[31m\u{202e}é"), "a\\nb\\u{1b}[31m\\u{202e}é");
+    }
+
+    #[test]
+    fn cutting_counts_columns_not_bytes() {
+        assert_eq!(cut("nightly", 7), "nightly");
+        assert_eq!(cut("nightly", 4), "nig…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(width(&cut("日本語日本語", 4)), 3);
+    }
+}

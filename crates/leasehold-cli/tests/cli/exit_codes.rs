@@ -1,0 +1,106 @@
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::Place;
+
+/// Every exit code that does not need a second process, by what was typed.
+#[test]
+fn each_exit_code_is_as_documented() {
+    let place = Place::new();
+    let not_a_database = format!("sqlite:{}", place.script("text.db", &"not a database\n".repeat(100)).display());
+    let no_directory = format!("sqlite:{}", place.path("missing/locks.db").display());
+    let script = place.script("plain.sh", "exit 0\n");
+    let script = script.to_str().unwrap();
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let id = "AAAAAAAAAAAAAAAAAAAAAA";
+    let long_note = format!("note={}", "x".repeat(5000));
+    let table: &[(i32, &[&str])] = &[
+        (0, &["run", "k", "--", "true"]),
+        (0, &["--help"]),
+        (0, &["run", "--help"]),
+        (0, &["--version"]),
+        (0, &["ls"]),
+        (0, &["doctor"]),
+        (0, &["completions", "bash"]),
+        (1, &["run", "k", "--", "false"]),
+        (1, &["show", "k"]),
+        (1, &["force-release", "k", "--yes"]),
+        (42, &["run", "k", "--", "sh", "-c", "exit 42"]),
+        (255, &["run", "k", "--", "sh", "-c", "exit 255"]),
+        (64, &[]),
+        (64, &["nonsense"]),
+        (64, &["run"]),
+        (64, &["run", "k"]),
+        (64, &["run", "k", "--"]),
+        (64, &["run", "--nonsense", "k", "--", "true"]),
+        (64, &["run", "", "--", "true"]),
+        (64, &["run", "k", "--ttl", "0s", "--", "true"]),
+        (64, &["run", "k", "--ttl", "30", "--", "true"]),
+        (64, &["run", "k", "--wait", "soon", "--", "true"]),
+        (64, &["run", "k", "--wait", "1s", "-n", "--", "true"]),
+        (64, &["run", "k", "-q", "-v", "--", "true"]),
+        (64, &["run", "k", "-E", "256", "--", "true"]),
+        (64, &["run", "k", "--max-hold", "0s", "--", "true"]),
+        (64, &["run", "k", "--holder", "", "--", "true"]),
+        (64, &["run", "k", "--meta", "novalue", "--", "true"]),
+        (64, &["run", "k", "--meta", &long_note, "--", "true"]),
+        (64, &["run", "k", "--proceed-unlocked", "--", "true"]),
+        (64, &["extend", "short"]),
+        (64, &["release", "short"]),
+        (64, &["force-release", "k"]),
+        (64, &["completions", "tcl"]),
+        (69, &["run", "k", "--wait", "0s", "--store", "sqlite:/dev/full", "--", "true"]),
+        (78, &["run", "k", "--store", &not_a_database, "--", "true"]),
+        (78, &["run", "k", "--store", &no_directory, "--", "true"]),
+        (78, &["run", "k", "--store", "nonsense", "--", "true"]),
+        (78, &["run", "k", "--store", "gopher://host", "--", "true"]),
+        (78, &["doctor", "--store", &not_a_database]),
+        (79, &["extend", id]),
+        (79, &["release", id]),
+        (126, &["run", "k", "--", "/"]),
+        (126, &["run", "k", "--", script]),
+        (127, &["run", "k", "--", "leasehold-no-such-program"]),
+        (127, &["run", "k", "--", "/no/such/program"]),
+        (130, &["run", "k", "--", "sh", "-c", "kill -INT $$"]),
+        (137, &["run", "k", "--", "sh", "-c", "kill -KILL $$"]),
+        (143, &["run", "k", "--", "sh", "-c", "kill -TERM $$"]),
+    ];
+    for (code, arguments) in table {
+        let done = place.run(*arguments);
+        assert_eq!(done.code, *code, "{arguments:?}: {done:?}");
+        if (64..=79).contains(code) || *code == 126 || *code == 127 {
+            check_message(&done.stderr, arguments);
+        }
+    }
+    assert!(!place.is_held("k"), "whatever happened, the lock was released");
+}
+
+/// One line, perhaps with a hint below.
+fn check_message(stderr: &str, arguments: &[&str]) {
+    let lines: Vec<_> = stderr.lines().collect();
+    match lines[..] {
+        [] => assert_eq!(arguments[0], "doctor", "its verdict is on stdout"),
+        [message] => assert!(message.starts_with("leasehold: "), "{arguments:?}: {stderr}"),
+        [message, hint] => {
+            assert!(message.starts_with("leasehold: ") && hint.starts_with("hint: "), "{arguments:?}: {stderr}");
+        }
+        _ => panic!("{arguments:?} says more than it should: {stderr}"),
+    }
+}
+
+#[test]
+fn a_lock_of_somebody_else_is_75_or_what_the_user_wants() {
+    let place = Place::new();
+    assert_eq!(place.run(["acquire", "k"]).code, 0);
+    for (code, arguments) in [
+        (75, &["run", "-n", "k", "--", "true"][..]),
+        (75, &["run", "--wait", "20ms", "k", "--", "true"]),
+        (9, &["run", "-n", "-E", "9", "k", "--", "true"]),
+        (0, &["run", "-n", "--conflict-exit-code", "0", "k", "--", "false"]),
+        (75, &["acquire", "-n", "k"]),
+        (9, &["acquire", "-n", "-E9", "k"]),
+    ] {
+        let done = place.run(arguments);
+        assert_eq!(done.code, code, "{arguments:?}: {done:?}");
+        assert!(done.stderr.contains("'k' is held by "), "{}", done.stderr);
+    }
+}

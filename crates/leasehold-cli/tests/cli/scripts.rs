@@ -1,0 +1,40 @@
+use crate::support::Place;
+
+#[test]
+fn a_lock_can_be_taken_extended_and_given_back_by_scripts() {
+    let place = Place::new();
+    let done = place.run(["acquire", "k", "--ttl", "1m", "--holder", "me"]);
+    let grant: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    let mut fields: Vec<_> = grant.as_object().unwrap().keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    assert_eq!(fields, ["acquired_at_ms", "expires_at_ms", "fence", "holder", "key", "lock_id"]);
+    assert_eq!((&grant["key"], &grant["holder"]), (&"k".into(), &"me".into()));
+    let lasts = grant["expires_at_ms"].as_u64().unwrap() - grant["acquired_at_ms"].as_u64().unwrap();
+    assert_eq!(lasts, 60_000);
+
+    let id = grant["lock_id"].as_str().unwrap();
+    let expires = || {
+        let shown: serde_json::Value = serde_json::from_str(&place.run(["show", "--json", "k"]).stdout).unwrap();
+        shown["expires_at_ms"].as_u64().unwrap()
+    };
+    let before = expires();
+    assert_eq!(place.run(["extend", id, "--ttl", "10m"]).code, 0);
+    assert!(expires() > before + 500_000);
+    let mut by_environment = place.leasehold(["release"]);
+    assert_eq!(by_environment.env("LEASEHOLD_LOCK_ID", id).status().unwrap().code(), Some(0));
+    assert!(!place.is_held("k"));
+    for command in ["extend", "release"] {
+        let done = place.run([command, id]);
+        assert_eq!(done.code, 79);
+        assert!(done.stderr.contains("not there any more"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_lock_that_nobody_could_be_told_of_is_released() {
+    let place = Place::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = place.leasehold(["acquire", "k"]).stdout(full).stderr(std::process::Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(69));
+    assert!(!place.is_held("k"));
+}

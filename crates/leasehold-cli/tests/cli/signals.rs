@@ -1,0 +1,120 @@
+use crate::support::{Place, is_alive, wait_until};
+
+const SIGNALS: [(&str, i32); 4] = [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131)];
+
+#[test]
+fn a_signal_while_waiting_ends_the_wait_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let done = place.run(["acquire", "k", "--ttl", "10m"]);
+    let grant: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    for (name, code) in SIGNALS {
+        let waiting = place.start(["run", "k", "--", "touch", "ran"]);
+        waiting.wait_for_stderr("waiting for 'k'");
+        waiting.signal(name);
+        assert_eq!(waiting.done().code, code, "{name}");
+    }
+    assert_eq!(place.run(["release", grant["lock_id"].as_str().unwrap()]).code, 0);
+    assert!(!place.is_held("k"), "no waiter left a lock behind");
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn a_signal_while_running_reaches_the_whole_group_and_the_lock_is_released() {
+    let place = Place::new();
+    let script = place.script("job.sh", "echo $$ > child\nsh -c 'echo $$ > grandchild; exec sleep 600'\nexit 1\n");
+    for (name, code) in SIGNALS {
+        let running = place.start(["run", "k", "--", "sh", script.to_str().unwrap()]);
+        let (child, grandchild) = (place.pid("child"), place.pid("grandchild"));
+        // A shell that is about to start something may miss a signal.
+        let started =
+            || std::fs::read_to_string(format!("/proc/{grandchild}/comm")).is_ok_and(|name| name == "sleep\n");
+        wait_until("the grandchild sleeps", started);
+        running.signal(name);
+        let done = running.done();
+        assert_eq!(done.code, code, "{name}: {}", done.stderr);
+        assert!(!is_alive(child) && !is_alive(grandchild), "{name}");
+        assert!(!place.is_held("k"), "{name}");
+        std::fs::remove_file(place.path("child")).unwrap();
+        std::fs::remove_file(place.path("grandchild")).unwrap();
+    }
+}
+
+#[test]
+fn a_command_that_cleans_up_on_a_signal_is_waited_for() {
+    let place = Place::new();
+    let script = place.script(
+        "job.sh",
+        "trap 'sleep 0.3; echo cleaned > cleaned; exit 0' TERM\necho $$ > child\nwhile :; do sleep 0.05; done\n",
+    );
+    let running = place.start(["run", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    running.signal("TERM");
+    assert_eq!(running.done().code, 143, "stopped by a signal, however it took it");
+    assert_eq!(place.read("cleaned"), "cleaned\n");
+}
+
+#[test]
+fn a_command_that_ignores_the_signal_is_killed_after_the_grace() {
+    let place = Place::new();
+    let script = place.script("job.sh", "trap '' TERM\necho $$ > child\nwhile :; do sleep 0.05; done\n");
+    let running = place.start(["run", "--grace", "200ms", "k", "--", "sh", script.to_str().unwrap()]);
+    let child = place.pid("child");
+    running.signal("TERM");
+    let done = running.done();
+    assert_eq!(done.code, 143);
+    assert!(done.stderr.contains("killed"), "{}", done.stderr);
+    assert!(!is_alive(child) && !place.is_held("k"));
+}
+
+#[test]
+fn a_second_signal_kills_at_once() {
+    let place = Place::new();
+    let script = place.script("job.sh", "trap '' INT\necho $$ > child\nwhile :; do sleep 0.05; done\n");
+    let running = place.start(["run", "--json", "--grace", "1h", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    running.signal("INT");
+    running.wait_for_stderr("\"signal\"");
+    running.signal("INT");
+    let done = running.done();
+    assert_eq!(done.code, 130);
+    assert!(done.event_names().contains(&"killed".to_owned()), "{}", done.stderr);
+}
+
+#[test]
+fn signals_that_were_ignored_stay_ignored() {
+    let place = Place::new();
+    let script = place.script("job.sh", "echo $$ > child\nwhile [ ! -e go ]; do sleep 0.02; done\nexit 5\n");
+    let mut command = std::process::Command::new("sh");
+    let leasehold = place.leasehold(["run"; 0]).get_program().to_owned();
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(leasehold);
+    command.args(["run", "k", "--", "sh", script.to_str().unwrap()]);
+    command.env("LEASEHOLD_STORE", place.store()).current_dir(place.path(""));
+    let mut child = command.spawn().unwrap();
+    place.pid("child");
+    crate::support::signal(child.id().try_into().unwrap(), "HUP");
+    std::fs::write(place.path("go"), "").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(5), "as under nohup");
+}
+
+#[test]
+fn a_command_dies_with_a_leasehold_that_is_killed() {
+    let place = Place::new();
+    let script = place.script("job.sh", "echo $$ > child\nwhile :; do sleep 0.05; done\n");
+    let running = place.start(["run", "--ttl", "100ms", "k", "--", "sh", script.to_str().unwrap()]);
+    let child = place.pid("child");
+    running.signal("KILL");
+    wait_until("the command is dead", || !is_alive(child));
+    assert_eq!(place.run(["run", "k", "--", "true"]).code, 0, "and the lock runs out");
+}
+
+#[test]
+fn what_the_command_leaves_running_is_reported_but_not_killed() {
+    let place = Place::new();
+    let script = place.script("job.sh", "sleep 600 > /dev/null 2>&1 & echo $! > left\nexit 3\n");
+    let done = place.run(["run", "k", "--", "sh", script.to_str().unwrap()]);
+    assert_eq!(done.code, 3);
+    assert!(done.stderr.contains("left 1 running"), "{}", done.stderr);
+    let left = place.pid("left");
+    assert!(is_alive(left));
+    crate::support::signal(left, "KILL");
+}

@@ -1,0 +1,89 @@
+use std::time::{Duration, SystemTime};
+
+use crate::support::{Place, is_alive};
+
+/// A command that notes all the time that it lives.
+const BEATING: &str = "echo $$ > child\nwhile :; do echo > beat; sleep 0.02; done\n";
+
+/// What happens to a command whose store fails for good: it is dead before its lease can have ended.
+fn check_stopped_in_time(place: &Place, ttl: Duration, trouble_began: SystemTime) {
+    assert!(!is_alive(place.pid("child")));
+    let last_beat = std::fs::metadata(place.path("beat")).unwrap().modified().unwrap();
+    // The last renewal came before the trouble, so the lease ended at this time at the latest.
+    assert!(last_beat < trouble_began + ttl, "{last_beat:?} {trouble_began:?}");
+}
+
+#[test]
+fn a_command_whose_store_is_deleted_is_stopped_before_its_lease_ends() {
+    let place = Place::new();
+    let script = place.script("job.sh", BEATING);
+    let running = place.start(["run", "--ttl", "3s", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    for name in ["locks.db", "locks.db-wal", "locks.db-shm"] {
+        let _ = std::fs::remove_file(place.path(name));
+    }
+    let began = SystemTime::now();
+    let done = running.done();
+    assert_eq!(done.code, 79, "{}", done.stderr);
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+    assert!(!place.path("locks.db").exists(), "what was deleted is not made again");
+}
+
+#[test]
+fn a_command_whose_store_is_replaced_is_stopped_before_its_lease_ends() {
+    let place = Place::new();
+    let script = place.script("job.sh", BEATING);
+    let running = place.start(["run", "--ttl", "3s", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    std::fs::rename(place.path("locks.db"), place.path("old.db")).unwrap();
+    std::fs::write(place.path("locks.db"), "").unwrap();
+    let began = SystemTime::now();
+    assert_eq!(running.done().code, 79);
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+}
+
+#[test]
+fn a_command_whose_disk_is_full_is_stopped_before_its_lease_ends() {
+    let place = Place::new();
+    place.script("job.sh", BEATING);
+    let script = r#"
+mount -t tmpfs -o size=300k none disk
+"$LEASEHOLD" run -q --ttl 3s k -- sh job.sh &
+while [ ! -s child ]; do sleep 0.02; done
+dd if=/dev/zero of=disk/fill bs=1k 2> /dev/null || true
+echo full > full
+wait $! || echo $? > code
+rm disk/fill
+"$LEASEHOLD" run --wait 20s k -- echo recovered > recovered
+"#;
+    let mut child = place.with_mounts(script);
+    place.first_line("full");
+    let began = SystemTime::now();
+    assert!(child.wait().unwrap().success(), "user namespaces with mounts must be allowed here");
+    assert_eq!(place.read("code"), "79\n");
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+    assert_eq!(place.read("recovered"), "recovered\n", "the file is sound when there is room again");
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_77_and_one_on_a_full_disk_is_69() {
+    let place = Place::new();
+    let script = r#"
+mount -t tmpfs -o size=300k none disk
+"$LEASEHOLD" run k -- true
+dd if=/dev/zero of=disk/fill bs=1k 2> /dev/null || true
+"$LEASEHOLD" run -n k -- touch ran || echo $? > full
+"$LEASEHOLD" run -n --proceed-unlocked k -- touch unlocked 2> /dev/null
+mount -o remount,ro disk
+"$LEASEHOLD" run k -- touch ran 2> read-only.txt || echo $? > read-only
+"$LEASEHOLD" doctor > doctor.txt || echo $? > doctor
+"#;
+    assert!(place.with_mounts(script).wait().unwrap().success(), "user namespaces with mounts must be allowed here");
+    assert_eq!(
+        (place.read("full"), place.read("read-only"), place.read("doctor")),
+        ("69\n".into(), "77\n".into(), "77\n".into())
+    );
+    assert!(place.read("read-only.txt").contains("read-only"), "{}", place.read("read-only.txt"));
+    assert!(place.read("doctor.txt").ends_with("verdict: BAD, do not rely on locks here\n"));
+    assert!(!place.path("ran").exists() && place.path("unlocked").exists());
+}

@@ -1,0 +1,190 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A condition that does not come true within this time never will.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// A directory with a store of its own.
+pub(crate) struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { directory: TempDir::new().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn store(&self) -> String {
+        format!("sqlite:{}", self.path("locks.db").display())
+    }
+
+    /// The command, in this directory and on this store, with nothing else in its environment that it could heed.
+    pub(crate) fn leasehold<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        command.args(arguments).current_dir(self.directory.path());
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LEASEHOLD_")) {
+            command.env_remove(name);
+        }
+        command.env("LEASEHOLD_STORE", self.store()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command to its end.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Done {
+        Done::from(self.leasehold(arguments).output().unwrap())
+    }
+
+    /// Starts the command. What it says goes to files.
+    pub(crate) fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Started {
+        Started::new(&mut self.leasehold(arguments), self)
+    }
+
+    /// Runs `script` as root of a world where it may mount file systems, with `$LEASEHOLD` and a directory `disk`, on which
+    /// the store will be.
+    pub(crate) fn with_mounts(&self, script: &str) -> Child {
+        fs::create_dir(self.path("disk")).unwrap();
+        let leasehold = self.leasehold([""; 0]).get_program().to_owned();
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-e", "-c", script]);
+        command.env("LEASEHOLD", leasehold).env("LEASEHOLD_STORE", "sqlite:disk/locks.db");
+        command.current_dir(self.directory.path()).spawn().expect("these tests need the program `unshare`")
+    }
+
+    /// Writes a script for `sh`.
+    pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Waits until a file has a first line, and returns it.
+    pub(crate) fn first_line(&self, name: &str) -> String {
+        wait_until(&format!("{name} has a line"), || self.read(name).contains('\n'));
+        self.read(name).lines().next().unwrap().to_owned()
+    }
+
+    /// Waits until a script has written its process id to a file, and returns it.
+    pub(crate) fn pid(&self, name: &str) -> i32 {
+        self.first_line(name).parse().unwrap()
+    }
+
+    /// Whether somebody holds `key`.
+    pub(crate) fn is_held(&self, key: &str) -> bool {
+        self.run(["show", key]).code == 0
+    }
+}
+
+/// A command that ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    /// The events of `--json` on stderr, which the command may have written to as well.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let lines = self.stderr.lines().filter(|line| line.starts_with('{'));
+        lines.map(|line| serde_json::from_str(line).expect(line)).collect()
+    }
+
+    pub(crate) fn event_names(&self) -> Vec<String> {
+        self.events().iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("the command itself was killed"),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// A command that runs. Killed if it still does at the end of the test.
+pub(crate) struct Started {
+    child: Child,
+    files: (PathBuf, PathBuf),
+}
+
+impl Started {
+    fn new(command: &mut Command, place: &Place) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let files = (place.path(&format!("stdout-{number}")), place.path(&format!("stderr-{number}")));
+        let file = |path: &Path| fs::File::create_new(path).unwrap();
+        let child = command.stdout(file(&files.0)).stderr(file(&files.1)).spawn().unwrap();
+        Self { child, files }
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        fs::read_to_string(&self.files.0).unwrap()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        fs::read_to_string(&self.files.1).unwrap()
+    }
+
+    /// Sends a signal to the command alone.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.child.id().try_into().unwrap(), name);
+    }
+
+    pub(crate) fn wait_for_stderr(&self, text: &str) {
+        wait_until(&format!("stderr says {text:?}"), || self.stderr().contains(text));
+    }
+
+    /// Waits for the end.
+    pub(crate) fn done(mut self) -> Done {
+        wait_until("the command ends", || self.child.try_wait().unwrap().is_some());
+        let status = self.child.wait().unwrap();
+        let [stdout, stderr] = [&self.files.0, &self.files.1].map(|path| fs::read_to_string(path).unwrap());
+        let code = status.code().unwrap_or_else(|| panic!("the command itself was killed: {status:?}"));
+        Done { code, stdout, stderr }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a process that the test has started.
+pub(crate) fn signal(pid: i32, name: &str) {
+    let done = Command::new("kill").args(["-s", name, "--", &pid.to_string()]).status().unwrap();
+    assert!(done.success(), "cannot send {name} to {pid}");
+}
+
+/// Whether a process has not ended.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X') | None))
+}
+
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,98 @@
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{Place, wait_until};
+
+/// A shell with job control on a terminal of its own, as a person has it.
+struct Terminal<'a> {
+    place: &'a Place,
+    script: Child,
+}
+
+impl<'a> Terminal<'a> {
+    fn new(place: &'a Place) -> Self {
+        let leasehold = place.leasehold([""; 0]).get_program().to_owned();
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--flush", "--command", "PS1='ready> ' bash --norc --noprofile -i", "screen"]);
+        command.env("LEASEHOLD", leasehold).env("LEASEHOLD_STORE", place.store());
+        command.current_dir(place.path("")).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let script = command.spawn().expect("these tests need the program `script`");
+        let terminal = Self { place, script };
+        terminal.see("ready> ");
+        terminal
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        let stdin = self.script.stdin.as_mut().unwrap();
+        stdin.write_all(keys.as_bytes()).and_then(|()| stdin.flush()).unwrap();
+    }
+
+    fn see(&self, text: &str) {
+        let screen =
+            || String::from_utf8_lossy(&std::fs::read(self.place.path("screen")).unwrap_or_default()).into_owned();
+        let found = std::panic::catch_unwind(|| wait_until(text, || screen().contains(text)));
+        assert!(found.is_ok(), "{text:?} is not on the screen:\n{}", screen());
+    }
+}
+
+impl Drop for Terminal<'_> {
+    fn drop(&mut self) {
+        // The shell ends with its terminal.
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+#[test]
+fn a_command_can_read_the_terminal_and_gives_it_back() {
+    let place = Place::new();
+    let mut terminal = Terminal::new(&place);
+    terminal.type_in("sh -c '\"$LEASEHOLD\" run k -- head -n 1; read line; echo \"then $line\"; echo code=$?'\n");
+    wait_until("it is held", || place.is_held("k"));
+    terminal.type_in("for the command\n");
+    wait_until("it is over", || !place.is_held("k"));
+    terminal.type_in("for the shell\n");
+    terminal.see("then for the shell");
+    terminal.see("code=0");
+}
+
+#[test]
+fn ctrl_c_ends_the_command_with_and_without_the_terminal() {
+    let place = Place::new();
+    let mut terminal = Terminal::new(&place);
+    for (number, command) in ["cat", "sleep 600"].iter().enumerate() {
+        terminal.type_in(&format!("\"$LEASEHOLD\" run k -- {command}; echo {number}=$?\n"));
+        wait_until("it is held", || place.is_held("k"));
+        terminal.type_in("\u{3}");
+        terminal.type_in(&format!("echo {number}=$?\n"));
+        terminal.see(&format!("{number}=130"));
+        assert!(!place.is_held("k"));
+    }
+}
+
+#[test]
+fn ctrl_z_stops_the_command_and_a_lease_that_ran_out_ends_it() {
+    let place = Place::new();
+    let mut terminal = Terminal::new(&place);
+    terminal.type_in("\"$LEASEHOLD\" run k -- cat -n\n");
+    wait_until("it is held", || place.is_held("k"));
+    terminal.type_in("one\n");
+    terminal.see("1\tone");
+    terminal.type_in("\u{1a}");
+    terminal.see("Stopped");
+    terminal.type_in("fg\ntwo\n");
+    terminal.see("2\ttwo");
+    terminal.type_in("\u{4}");
+    wait_until("it is over", || !place.is_held("k"));
+    terminal.type_in("echo first=$?\n");
+    terminal.see("first=0");
+
+    terminal.type_in("\"$LEASEHOLD\" run --ttl 500ms late -- cat\n");
+    wait_until("it is held", || place.is_held("late"));
+    terminal.type_in("\u{1a}");
+    wait_until("it ran out", || !place.is_held("late"));
+    terminal.type_in("fg\n");
+    terminal.see("lost the lock");
+    terminal.type_in("echo second=$?\n");
+    terminal.see("second=79");
+}
