@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use crate::support::{Place, is_alive};
@@ -40,6 +42,38 @@ fn a_command_whose_store_is_replaced_is_stopped_before_its_lease_ends() {
     let began = SystemTime::now();
     assert_eq!(running.done().code, 79);
     check_stopped_in_time(&place, Duration::from_secs(3), began);
+}
+
+/// Files that nobody may write, not even who has them open.
+struct Immutable(Vec<PathBuf>);
+
+impl Immutable {
+    fn new(files: Vec<PathBuf>) -> Self {
+        let set = Command::new("chattr").arg("+i").args(&files).status().unwrap();
+        assert!(set.success(), "run the tests as root, on a file system that knows immutable files");
+        Self(files)
+    }
+}
+
+impl Drop for Immutable {
+    fn drop(&mut self) {
+        let _ = Command::new("chattr").arg("-i").args(&self.0).status();
+    }
+}
+
+#[test]
+fn a_command_whose_store_becomes_read_only_is_stopped_before_its_lease_ends() {
+    let place = Place::new();
+    let script = place.script("job.sh", BEATING);
+    let running = place.start(["run", "--ttl", "3s", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    let began = SystemTime::now();
+    let read_only = Immutable::new(vec![place.path("locks.db"), place.path("locks.db-wal")]);
+    let done = running.done();
+    assert_eq!(done.code, 79, "{}", done.stderr);
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+    drop(read_only);
+    assert_eq!(place.run(["run", "--wait", "20s", "k", "--", "true"]).code, 0, "the file is sound");
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Database {
         let (ours, wall) = (self.now(), Timestamp::now());
         let apart = ours.since(wall).max(wall.since(ours));
         let verdict = if apart.as_secs() < 1 { Verdict::Ok } else { Verdict::Warn };
-        Check::new("clock", verdict, format!("{} ms from the wall clock; counts from boot", apart.as_millis()))
+        Check::new("boot clock", verdict, format!("{} ms from the wall clock; counts from boot", apart.as_millis()))
     }
 
     fn fences(&self) -> Result<Check, Error> {
@@ -73,10 +73,10 @@ impl Database {
             elsewhere += usize::from(!postman.reaches(&address.map_err(translate)?));
         }
         Ok(match elsewhere {
-            0 => Check::new("wake-ups", Verdict::Ok, "everybody who waits can be woken from here"),
+            0 => Check::new("listeners", Verdict::Ok, "everybody who waits can be woken from here"),
             _ => {
                 let detail = "some wait in another network namespace and have to poll";
-                Check::new("wake-ups", Verdict::Warn, detail)
+                Check::new("listeners", Verdict::Warn, detail)
             }
         })
     }
