@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,12 +62,25 @@ pub struct RealHarness {
     backend: Arc<dyn Backend>,
     peer: Arc<dyn Backend>,
     namespace: String,
+    /// What goes last: fields are dropped in order.
+    kept: Option<Box<dyn Kept>>,
 }
+
+trait Kept: fmt::Debug + Send + Sync {}
+
+impl<T: fmt::Debug + Send + Sync> Kept for T {}
 
 impl RealHarness {
     /// A harness over two handles on one store, each with a connection of its own.
     pub fn new(backend: Arc<dyn Backend>, peer: Arc<dyn Backend>) -> Self {
-        Self { backend, peer, namespace: unique_namespace() }
+        Self { backend, peer, namespace: unique_namespace(), kept: None }
+    }
+
+    /// Keeps something for as long as the harness and its handles live: the directory or the server of the store.
+    #[must_use]
+    pub fn keeping(mut self, kept: impl fmt::Debug + Send + Sync + 'static) -> Self {
+        self.kept = Some(Box::new(kept));
+        self
     }
 }
 
