@@ -13,7 +13,7 @@ use leasehold_bench::{Contestant, compete};
 use rusqlite::{Connection, params};
 
 const ROUNDS: usize = 11;
-const PAIRS: u64 = 2000;
+const PAIRS: u64 = 12_800;
 
 fn main() {
     if let Ok(path) = std::env::var("LEASEHOLD_BENCH_PARTNER") {

@@ -185,6 +185,8 @@ async fn a_file_deleted_or_replaced_while_in_use_fails_everything_and_is_not_mad
         if replace {
             std::fs::write(&path, "").unwrap();
         }
+        // It looks every few milliseconds.
+        tokio::time::sleep(Duration::from_millis(20)).await;
         let errors = [
             store.extend(&held.lock_id, Ttl::default()).await.unwrap_err(),
             store.release(&held.lock_id).await.unwrap_err(),

@@ -1,7 +1,8 @@
+use std::cell::Cell;
 use std::fs::{Metadata, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
@@ -17,11 +18,16 @@ const APPLICATION_ID: i64 = 0x6c65_6173;
 /// The first version whose write-ahead log is free of a bug that could lose a committed transaction.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
+/// How long a look at the file is good for.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// An open database file, and the means to notice that it is no longer the one at its path.
 pub(super) struct Database {
     pub(super) connection: Connection,
     path: PathBuf,
     identity: (u64, u64),
+    /// When the file at the path was last seen to be this one.
+    seen: Cell<Instant>,
     clock: HostClock,
 }
 
@@ -42,17 +48,24 @@ impl Database {
         let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
         let clock = prepare_patiently(&mut connection, options)?;
         let identity = identity(&std::fs::metadata(path).map_err(|_| gone())?);
-        Ok(Self { connection, path: path.to_owned(), identity, clock })
+        Ok(Self { connection, path: path.to_owned(), identity, seen: Cell::new(Instant::now()), clock })
     }
 
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Fails if the file was deleted or replaced. It would be written to all the same, out of everybody else's sight.
+    /// Fails if the file was deleted or replaced. It would be written to all the same, out of everybody else's sight. Looks
+    /// again only after a few milliseconds: people do not delete files faster, and looking takes as long as a statement.
     pub(super) fn check_identity(&self) -> Result<(), Error> {
+        if self.seen.get().elapsed() < LOOK_AGAIN {
+            return Ok(());
+        }
         match std::fs::metadata(&self.path) {
-            Ok(found) if identity(&found) == self.identity => Ok(()),
+            Ok(found) if identity(&found) == self.identity => {
+                self.seen.set(Instant::now());
+                Ok(())
+            }
             _ => Err(gone()),
         }
     }

@@ -198,8 +198,7 @@ fn look_for(answer: &mut oneshot::Receiver<Result<Answer, Error>>) -> Option<Res
     while looking.elapsed() < LOOK_FOR_ANSWER {
         match answer.try_recv() {
             Ok(answer) => return Some(answer),
-            // Between two looks the line that both threads share is left alone.
-            Err(oneshot::error::TryRecvError::Empty) => (0..16).for_each(|_| std::hint::spin_loop()),
+            Err(oneshot::error::TryRecvError::Empty) => std::hint::spin_loop(),
             Err(oneshot::error::TryRecvError::Closed) => return Some(Err(stopped())),
         }
     }
