@@ -13,7 +13,7 @@ use crate::commands::{
 use crate::exit::{self, Failure};
 use crate::options::Common;
 use crate::talk::Talk;
-use crate::{child, event, text};
+use crate::{child, event, store, text};
 
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     if let Some(code) = child::shim::main(&arguments) {
@@ -57,6 +57,7 @@ fn talking(common: &Common, work: impl AsyncFnOnce(&Talk) -> Result<u8, Failure>
         Ok(runtime) => runtime.block_on(work(&talk)),
         Err(error) => Err(Failure::new(exit::UNAVAILABLE, format!("cannot start: {error}"))),
     };
+    store::tidy_up();
     result.unwrap_or_else(|failure| {
         if !failure.message.is_empty() {
             talk.say(&event::error(&failure, talk.verbose()));

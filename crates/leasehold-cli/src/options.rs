@@ -83,8 +83,12 @@ impl LockOptions {
 
 /// A duration as people write it.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}, for example 500ms, 30s or 1h 30m"))
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}, for example 500ms, 30s or 1h 30m"))?;
+    if time > LONGEST { Err("longer than a hundred years".to_owned()) } else { Ok(time) }
 }
+
+/// Added to any moment it is still a moment.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A duration that is not zero.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {

@@ -13,6 +13,7 @@ pub(crate) struct Signal(i32);
 
 impl Signal {
     pub(crate) const TSTP: Signal = Signal(rustix::process::Signal::TSTP.as_raw());
+    pub(crate) const HUP: Signal = Signal(rustix::process::Signal::HUP.as_raw());
 
     pub(crate) fn number(self) -> i32 {
         self.0

@@ -13,6 +13,10 @@ use crate::text;
 /// The longest to wait at the end for what goes on in the background.
 pub(crate) const CLOSING: Duration = Duration::from_secs(5);
 
+/// The longest to wait after that for the store's files to be put in order.
+#[cfg(feature = "sqlite")]
+const TIDYING: Duration = Duration::from_millis(500);
+
 /// The store to use.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -27,8 +31,8 @@ impl Store {
     /// There is no place for the file.
     pub(crate) fn choose(common: &Common) -> Result<Self, Failure> {
         let url = match &common.store {
-            Some(url) => url.clone(),
-            None => format!("sqlite:{}", default_file()?.display()),
+            Some(url) if !url.is_empty() => url.clone(),
+            _ => format!("sqlite:{}", default_file()?.display()),
         };
         Ok(Self { url })
     }
@@ -67,6 +71,12 @@ pub(crate) async fn open(common: &Common) -> Result<Locks, Failure> {
 pub(crate) async fn close(locks: &Locks, patience: Duration) {
     // What failed was reported to whoever waited for it.
     let _ = tokio::time::timeout(patience, locks.shutdown()).await;
+}
+
+/// Lets the store put its files in order, for those who come next. All handles must be gone, or on their way.
+pub(crate) fn tidy_up() {
+    #[cfg(feature = "sqlite")]
+    leasehold::Sqlite::wait_until_closed(TIDYING);
 }
 
 fn default_file() -> Result<PathBuf, Failure> {
@@ -108,18 +118,19 @@ fn absolute(url: &str, current: &Path) -> String {
 
 /// The URL without `user:password@` and without parameters that look like secrets.
 fn without_credentials(url: &str) -> String {
+    let scheme = url.split(':').next().unwrap_or_default();
+    let url = match url.split_once("://") {
+        _ if matches!(scheme, "sqlite" | "memory") => url.to_owned(),
+        // Passwords may contain any other character of a URL, rightly or not.
+        Some((scheme, rest)) => format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host)),
+        // Of a form we do not know, so who knows what is in it.
+        None => return format!("{scheme}:"),
+    };
     let (address, parameters) = match url.split_once('?') {
         Some((address, parameters)) => (address, Some(parameters)),
-        None => (url, None),
+        None => (url.as_str(), None),
     };
-    let mut public = match address.split_once("://") {
-        Some((scheme, rest)) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-            format!("{scheme}://{host}{path}")
-        }
-        None => address.to_owned(),
-    };
+    let mut public = address.to_owned();
     let harmless = |parameter: &&str| {
         let name = parameter.split('=').next().unwrap_or_default().to_ascii_lowercase();
         !["user", "pass", "pwd", "token", "secret", "key", "auth", "cred"].iter().any(|word| name.contains(word))
@@ -143,6 +154,9 @@ mod tests {
             ("postgres://u:p@h/db?sslmode=require&password=x&user=y", "postgres://h/db?sslmode=require"),
             ("postgres://h/db?sslpassword=x", "postgres://h/db"),
             ("redis://host", "redis://host"),
+            ("redis://u:pa/ss@h/0", "redis://h/0"),
+            ("redis://u:pa?ss@h/0", "redis://h/0"),
+            ("postgres:host=h password=x", "postgres:"),
             ("sqlite:/var/lib/a@b.db", "sqlite:/var/lib/a@b.db"),
             ("sqlite:///var/lib/a@b.db?synchronous=full", "sqlite:///var/lib/a@b.db?synchronous=full"),
             ("memory:", "memory:"),

@@ -363,6 +363,46 @@ async fn listeners_who_are_gone_are_struck_off() {
 }
 
 #[tokio::test]
+async fn many_listeners_who_are_gone_hold_nobody_up() {
+    let (_directory, path) = directory();
+    let store = Sqlite::open(&path).await.unwrap();
+    let namespace = std::fs::read_link("/proc/self/ns/net").unwrap().to_string_lossy().into_owned();
+    let namespace: String = namespace.chars().filter(char::is_ascii_digit).collect();
+    let crashed = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+                   INSERT INTO listeners SELECT 'taken', ?1 || i FROM n";
+    raw(&path).execute(crashed, [format!("leasehold-{namespace}-crashed-")]).unwrap();
+    let request = request("k");
+    granted(&store, &request).await;
+    let started = Instant::now();
+    // Tells all of them, and finds that nobody is there.
+    store.force_release(&request.key).await.unwrap();
+    let left: i64 = raw(&path).query_row("SELECT count(*) FROM listeners", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
+    // One by one, each a transaction and a scan, it took seconds.
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn a_busy_database_fails_all_who_wait_together_and_not_one_after_the_other() {
+    let (_directory, path) = directory();
+    let store = Sqlite::open(&path).await.unwrap();
+    let blocker = raw(&path);
+    blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let tasks: Vec<_> = (0..8)
+        .map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move { store.acquire(&request(&format!("key-{n}"))).await.map(drop) })
+        })
+        .collect();
+    let started = Instant::now();
+    for task in tasks {
+        assert_eq!(task.await.unwrap().unwrap_err().code(), ErrorCode::ServiceUnavailable);
+    }
+    // The first may be alone in its transaction, the others are not.
+    assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
 async fn dead_records_are_swept_and_their_fences_kept() {
     let (_directory, path) = directory();
     let store = Sqlite::open(&path).await.unwrap();

@@ -2,6 +2,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
 
 use super::descendants::{Process, adopt_orphans, descendants};
@@ -81,9 +82,16 @@ impl Job {
         self.status
     }
 
-    /// Notes what became of our children, the command as well as orphans that it left to us.
-    pub(super) fn reap(&mut self) {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+    /// Notes what became of our children, the command as well as orphans that it left to us. Tells whether there are none
+    /// left. That is certain, unlike what a look at `/proc` says while processes come and go: every orphan among our
+    /// descendants becomes our child, so without children there are no descendants.
+    pub(super) fn reap(&mut self) -> bool {
+        loop {
+            let (pid, status) = match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some(child)) => child,
+                Ok(None) => return false,
+                Err(error) => return error == Errno::CHILD,
+            };
             if pid != self.leader {
                 continue;
             }
@@ -102,6 +110,14 @@ impl Job {
         self.stopped_by.take()
     }
 
+    /// Sends `signal` to the group alone. Whoever left the group did so to be left alone, and a `leasehold` below us would
+    /// pass it on a second time.
+    pub(super) fn signal_group(&self, signal: Signal) {
+        if self.status.is_none() {
+            let _ = kill_process_group(self.leader, signal);
+        }
+    }
+
     /// Sends `signal` to the group and to whatever left it.
     pub(super) fn signal_all(&self, signal: Signal) {
         // Once the leader is reaped, the number of an empty group may be given to somebody else.
@@ -117,8 +133,7 @@ impl Job {
 
     /// Whether the command and all its descendants have ended.
     pub(super) fn is_gone(&mut self) -> bool {
-        self.reap();
-        self.status.is_some() && descendants().is_empty()
+        self.reap() && self.status.is_some()
     }
 
     /// The number of descendants that outlived the command.
@@ -132,9 +147,10 @@ impl Job {
     pub(super) async fn kill_all(&mut self) -> usize {
         let until = Instant::now() + KILLING;
         while !self.is_gone() && Instant::now() < until {
+            // Without a pause: a command that forks all the time must not get away between two looks.
             self.signal_all(Signal::KILL);
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::task::yield_now().await;
         }
-        descendants().len() + usize::from(self.status.is_none())
+        if self.is_gone() { 0 } else { descendants().len().max(1) }
     }
 }

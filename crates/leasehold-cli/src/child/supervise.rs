@@ -12,6 +12,12 @@ use crate::event;
 use crate::signals::{Signal, Signals};
 use crate::talk::Talk;
 
+/// A second signal that comes later than this after the first means that the sender insists.
+const INSISTING: Duration = Duration::from_secs(1);
+
+/// Who is stopped and continued by a person takes at least this long.
+const BRIEFEST_STOP: Duration = Duration::from_millis(5);
+
 /// How often to look whether what was told to stop has done so. Grandchildren end without telling us.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -197,7 +203,9 @@ impl<'a> Supervisor<'a> {
             return;
         }
         let now = Instant::now();
-        let kill_at = if self.stopping.is_some() { now } else { now + self.rules.grace() };
+        // A terminal that goes away, or a service manager, may send two at once and mean one.
+        let insists = self.stopping.is_some_and(|stopping| now.duration_since(stopping.told) >= INSISTING);
+        let kill_at = if insists { now } else { now + self.rules.grace() };
         let pass_on = Sig::from_named_raw(signal.number()).unwrap_or(Sig::TERM);
         self.stop(Cause::Signal(signal), pass_on, kill_at);
     }
@@ -212,7 +220,10 @@ impl<'a> Supervisor<'a> {
         let kill_at = self.stopping.map_or(kill_at, |stopping| stopping.kill_at.min(kill_at));
         self.stopping = Some(Stopping { told, kill_at });
         if kill_at > now {
-            self.job.signal_all(signal);
+            match cause {
+                Cause::Signal(_) => self.job.signal_group(signal),
+                Cause::Lost => self.job.signal_all(signal),
+            }
             // What is stopped cannot hear it.
             self.job.signal_all(Sig::CONT);
         }
@@ -252,8 +263,14 @@ impl<'a> Supervisor<'a> {
         self.job.signal_all(Sig::STOP);
         let had_terminal = self.terminal.is_handed_over();
         self.terminal.take_back();
+        let stopped = Instant::now();
         // Unlike SIGSTOP, this one is ignored if nobody is there to continue us.
         let _ = kill_current_process_group(Sig::TTOU);
+        if stopped.elapsed() < BRIEFEST_STOP && !had_terminal {
+            // Nobody stopped us, so nobody will give the command the terminal it wants: it would ask over and over.
+            self.stop(Cause::Signal(Signal::HUP), Sig::HUP, Instant::now() + self.rules.grace());
+            return;
+        }
         if self.lease.is_some_and(|lease| lease.state() == LockState::Lost) {
             return;
         }

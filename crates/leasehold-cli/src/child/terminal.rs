@@ -1,14 +1,13 @@
 //! Who may read the terminal. The command runs in a process group of its own, so it gets the terminal only if we hand
 //! it over, as a shell does.
 
-use std::io::IsTerminal;
+use std::fs::File;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::process::{Pid, getpgrp};
-use rustix::stdio::stdin;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-/// The terminal on stdin, and whether the command has it.
+/// The terminal, and whether the command has it.
 #[derive(Debug, Default)]
 pub(super) struct Terminal {
     handed_over: bool,
@@ -35,8 +34,13 @@ impl Terminal {
     }
 }
 
+/// The terminal that controls us, wherever our stdin comes from: a command may ask for a password there.
+fn terminal() -> Option<File> {
+    File::options().read(true).write(true).open("/dev/tty").ok()
+}
+
 fn is_ours() -> bool {
-    std::io::stdin().is_terminal() && tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
+    terminal().is_some_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
 /// Who takes the terminal without having it is stopped by SIGTTOU, unless that is blocked.
@@ -44,7 +48,7 @@ fn set(group: Pid) -> bool {
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGTTOU);
     let Ok(before) = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return false };
-    let done = tcsetpgrp(stdin(), group).is_ok();
+    let done = terminal().is_some_and(|terminal| tcsetpgrp(terminal, group).is_ok());
     // The mask was valid a moment ago.
     let _ = before.thread_set_mask();
     done

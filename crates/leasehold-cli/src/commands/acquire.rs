@@ -28,6 +28,10 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
+    if options.lock.steal_same_holder && options.lock.holder.is_none() {
+        return Err(Failure::new(exit::USAGE, "--steal-same-holder needs a --holder here")
+            .hint("without one every script on this host has the same name"));
+    }
     let wanted = Wanted {
         key: &options.key,
         options: &options.lock,

@@ -61,6 +61,9 @@ pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
         return Err(Failure::new(exit::USAGE, "--proceed-unlocked needs to know for how long to wait")
             .hint("add --wait DUR or --no-wait"));
     }
+    if options.at_least.zip(options.max_hold).is_some_and(|(least, most)| least >= most) {
+        return Err(Failure::new(exit::USAGE, "--at-least must be shorter than --max-hold"));
+    }
     let wanted = Wanted {
         key: &options.key,
         options: &options.lock,

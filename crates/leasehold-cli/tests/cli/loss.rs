@@ -115,3 +115,40 @@ fn a_late_write_of_a_holder_that_slept_through_its_lease_is_refused() {
     assert_eq!(sleeper.done().code, 79);
     assert!(!is_alive(child));
 }
+
+/// Moves on to a new process and a new session all the time, and notes that it lives.
+const HOPPER: &str = r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+int main(int n, char **arguments) {
+    signal(SIGTERM, SIG_IGN);
+    for (time_t end = time(0) + 20; time(0) < end;) {
+        if (fork() > 0) _exit(0);
+        setsid();
+        close(open(arguments[1], O_CREAT | O_WRONLY | O_TRUNC, 0600));
+    }
+}
+"#;
+
+#[test]
+fn nothing_of_a_command_that_forks_all_the_time_survives_the_loss() {
+    let place = Place::new();
+    let source = place.script("hopper.c", HOPPER);
+    let hopper = place.path("hopper");
+    let compiled =
+        std::process::Command::new("cc").args(["-o", hopper.to_str().unwrap()]).arg(source).status().unwrap();
+    assert!(compiled.success());
+    let beat = place.path("beat");
+    // The first process ends at once, so that the command is the shell that waits.
+    let script = place.script("job.sh", &format!("{} {}\nsleep 600\n", hopper.display(), beat.display()));
+    let running = place.start(["run", "--grace", "100ms", "k", "--", "sh", script.to_str().unwrap()]);
+    crate::support::wait_until("it hops", || beat.exists());
+    assert_eq!(place.run(["force-release", "k", "--yes"]).code, 0);
+    let done = running.done();
+    assert_eq!(done.code, 79, "{}", done.stderr);
+    std::fs::remove_file(&beat).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!beat.exists(), "it goes on: {}", done.stderr);
+}

@@ -67,13 +67,14 @@ fn a_command_that_ignores_the_signal_is_killed_after_the_grace() {
 }
 
 #[test]
-fn a_second_signal_kills_at_once() {
+fn a_second_signal_a_while_later_kills_at_once() {
     let place = Place::new();
     let script = place.script("job.sh", "trap '' INT\necho $$ > child\nwhile :; do sleep 0.05; done\n");
     let running = place.start(["run", "--json", "--grace", "1h", "k", "--", "sh", script.to_str().unwrap()]);
     place.pid("child");
     running.signal("INT");
     running.wait_for_stderr("\"signal\"");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     running.signal("INT");
     let done = running.done();
     assert_eq!(done.code, 130);
@@ -117,4 +118,35 @@ fn what_the_command_leaves_running_is_reported_but_not_killed() {
     let left = place.pid("left");
     assert!(is_alive(left));
     crate::support::signal(left, "KILL");
+}
+
+#[test]
+fn two_signals_at_once_are_one_and_leave_time_to_clean_up() {
+    let place = Place::new();
+    let script = place.script(
+        "job.sh",
+        "trap 'sleep 0.3; echo cleaned > cleaned; exit 0' HUP TERM\necho $$ > child\nwhile :; do sleep 0.02; done\n",
+    );
+    let running = place.start(["run", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    running.signal("TERM");
+    running.signal("HUP");
+    assert_eq!(running.done().code, 143);
+    assert_eq!(place.read("cleaned"), "cleaned\n");
+}
+
+#[test]
+fn a_nested_run_passes_a_signal_on_once() {
+    let place = Place::new();
+    let script = place.script(
+        "job.sh",
+        "trap 'echo TERM >> heard' TERM\necho $$ > child\nwhile [ ! -s heard ]; do sleep 0.02; done\nsleep 0.5\n",
+    );
+    let (inner, store) = (env!("CARGO_BIN_EXE_leasehold"), place.store());
+    let nested = ["run", "outer", "--", inner, "run", "--store", &store, "inner", "--", "sh", script.to_str().unwrap()];
+    let running = place.start(nested);
+    place.pid("child");
+    running.signal("TERM");
+    assert_eq!(running.done().code, 143);
+    assert_eq!(place.read("heard"), "TERM\n");
 }

@@ -121,3 +121,51 @@ mount -o remount,ro disk
     assert!(place.read("doctor.txt").ends_with("verdict: BAD, do not rely on locks here\n"));
     assert!(!place.path("ran").exists() && place.path("unlocked").exists());
 }
+
+#[test]
+fn a_run_that_is_over_leaves_one_file_and_no_listener() {
+    let place = Place::new();
+    for _ in 0..3 {
+        assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
+    }
+    assert!(place.path("locks.db").exists());
+    for name in ["locks.db-wal", "locks.db-shm"] {
+        assert!(!place.path(name).exists(), "{name} is left behind");
+    }
+    let locks = rusqlite::Connection::open(place.path("locks.db")).unwrap();
+    let listeners: i64 = locks.query_row("SELECT count(*) FROM listeners", [], |row| row.get(0)).unwrap();
+    assert_eq!(listeners, 0, "a listener is left behind");
+}
+
+#[test]
+fn a_command_whose_log_is_deleted_is_stopped_before_its_lease_ends() {
+    let place = Place::new();
+    let script = place.script("job.sh", BEATING);
+    let running = place.start(["run", "--ttl", "3s", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    for name in ["locks.db-wal", "locks.db-shm"] {
+        std::fs::remove_file(place.path(name)).unwrap();
+    }
+    let began = SystemTime::now();
+    assert_eq!(running.done().code, 79);
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+}
+
+#[test]
+fn a_store_of_somebody_else_is_77() {
+    let place = Place::new();
+    assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
+    let locks = place.path("locks.db");
+    let as_nobody = |path: &std::path::Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(env!("CARGO_BIN_EXE_leasehold"));
+        let url = format!("sqlite:{}", path.display());
+        command.args(["run", "-q", "--store", &url, "k", "--", "true"]).status().unwrap().code()
+    };
+    let directory = place.path("");
+    std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(as_nobody(&locks), Some(77), "a file of somebody else");
+    assert_eq!(as_nobody(&place.path("new.db")), Some(77), "a directory of somebody else");
+    std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    assert_eq!(as_nobody(&locks), Some(77), "a directory that is closed");
+}

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -99,6 +100,7 @@ impl Postman {
 pub(super) struct Ear {
     pub(super) address: String,
     pub(super) subscribers: Arc<Mutex<Subscribers>>,
+    closed: Arc<AtomicBool>,
 }
 
 pub(super) type Subscribers = HashMap<String, Vec<Publisher>>;
@@ -111,26 +113,30 @@ impl Ear {
         let address = format!("{}{}", near(), LockId::random()?.expose());
         let socket = socket_address(&address).and_then(|address| UnixDatagram::bind_addr(&address)).map_err(failed)?;
         let subscribers = Arc::new(Mutex::new(Subscribers::new()));
-        let heard = subscribers.clone();
-        thread::Builder::new().name("leasehold-ear".into()).spawn(move || hear(&socket, &heard)).map_err(failed)?;
-        Ok(Self { address, subscribers })
+        let closed = Arc::new(AtomicBool::new(false));
+        let (heard, over) = (subscribers.clone(), closed.clone());
+        thread::Builder::new()
+            .name("leasehold-ear".into())
+            .spawn(move || hear(&socket, &heard, &over))
+            .map_err(failed)?;
+        Ok(Self { address, subscribers, closed })
     }
 }
 
 impl Drop for Ear {
     fn drop(&mut self) {
-        // The thread sleeps until a message comes, so here is one that ends it.
-        let farewell = Mail { address: self.address.clone(), text: b"Q".to_vec() };
-        Postman::new().deliver(&[farewell]);
+        // The thread sleeps until a message comes, so here is one. Only we can end it: anybody on this host can send.
+        self.closed.store(true, Ordering::Release);
+        Postman::new().deliver(&[Mail::knock(self.address.clone())]);
     }
 }
 
-fn hear(socket: &UnixDatagram, subscribers: &Mutex<Subscribers>) {
+fn hear(socket: &UnixDatagram, subscribers: &Mutex<Subscribers>, closed: &AtomicBool) {
     // A letter and the longest key.
     let mut buffer = [0; 1 + Key::MAX_BYTES];
     loop {
         match socket.recv(&mut buffer) {
-            Ok(1) if buffer[0] == b'Q' => return,
+            Ok(_) if closed.load(Ordering::Acquire) => return,
             Ok(length) => {
                 if let Some((topic, event)) = understand(&buffer[..length]) {
                     lock(subscribers).get(&topic).into_iter().flatten().for_each(|reader| reader.publish(event));

@@ -1,10 +1,12 @@
+use std::sync::OnceLock;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Timestamp;
 
-/// The clock that all processes of this host go by: the time since boot plus an offset that is agreed on once for each
-/// boot and kept in the database. It follows neither the steps of the wall clock nor its corrections, and it goes on while
-/// the machine sleeps.
+/// The clock that all processes of this host go by: the monotonic clock plus an offset that is agreed on once for each boot
+/// and kept in the database. It follows no step of the wall clock, and it stands still while the machine sleeps, as does the
+/// clock by which holders count: a lease does not end in the store while its holder cannot notice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostClock {
     offset_us: i64,
@@ -14,6 +16,10 @@ impl HostClock {
     /// Agrees on the offset with the other processes. Within a write transaction.
     pub(super) fn agree(connection: &Connection) -> rusqlite::Result<Self> {
         let boot = boot_id();
+        if boot.is_empty() {
+            // Two boots must not be taken for one.
+            return Err(rusqlite::Error::InvalidPath("/proc/sys/kernel/random/boot_id".into()));
+        }
         let agreed = connection
             .query_row("SELECT offset_us FROM clock WHERE boot = ?1", [&boot], |row| row.get(0))
             .optional()?;
@@ -44,8 +50,18 @@ fn signed(value: u64) -> i64 {
 
 #[cfg(target_os = "linux")]
 fn since_boot_us() -> i64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    time.tv_sec * 1_000_000 + time.tv_nsec / 1000
+    static NAMESPACE_US: OnceLock<i64> = OnceLock::new();
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec * 1_000_000 + time.tv_nsec / 1000 - NAMESPACE_US.get_or_init(time_namespace_us)
+}
+
+/// By how much this process's time namespace is ahead of the host, in microseconds: a line `monotonic SECONDS NANOSECONDS`.
+#[cfg(target_os = "linux")]
+fn time_namespace_us() -> i64 {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let line = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
+    let mut numbers = line.unwrap_or_default().split_whitespace().map(|number| number.parse::<i64>().unwrap_or(0));
+    numbers.next().unwrap_or(0) * 1_000_000 + numbers.next().unwrap_or(0) / 1000
 }
 
 #[cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
 use std::cell::Cell;
-use std::fs::{Metadata, OpenOptions};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub(super) struct Database {
     pub(super) connection: Connection,
     path: PathBuf,
-    identity: (u64, u64),
+    /// The file, its log and the log's index, and which files they were when it was opened.
+    files: [(PathBuf, Option<Identity>); 3],
     /// When the file at the path was last seen to be this one.
     seen: Cell<Instant>,
     clock: HostClock,
@@ -42,13 +44,17 @@ impl Database {
         if options.create {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
         }
-        if options.create {
-            create_private(path);
-        }
+        check_access(path, options.create)?;
         let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
         let clock = prepare_patiently(&mut connection, options)?;
-        let identity = identity(&std::fs::metadata(path).map_err(|_| gone())?);
-        Ok(Self { connection, path: path.to_owned(), identity, seen: Cell::new(Instant::now()), clock })
+        let files = FILES.map(|suffix| {
+            let mut file = path.as_os_str().to_owned();
+            file.push(suffix);
+            let file = PathBuf::from(file);
+            let identity = identity(&file);
+            (file, identity)
+        });
+        Ok(Self { connection, path: path.to_owned(), files, seen: Cell::new(Instant::now()), clock })
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -61,13 +67,11 @@ impl Database {
         if self.seen.get().elapsed() < LOOK_AGAIN {
             return Ok(());
         }
-        match std::fs::metadata(&self.path) {
-            Ok(found) if identity(&found) == self.identity => {
-                self.seen.set(Instant::now());
-                Ok(())
-            }
-            _ => Err(gone()),
+        if self.files.iter().any(|(file, before)| before.is_some() && identity(file) != *before) {
+            return Err(gone());
         }
+        self.seen.set(Instant::now());
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -75,8 +79,14 @@ impl Database {
     }
 }
 
-fn identity(file: &Metadata) -> (u64, u64) {
-    (file.dev(), file.ino())
+/// The device and the number of a file.
+type Identity = (u64, u64);
+
+/// What SQLite appends to the name of a database for the files that belong to it.
+const FILES: [&str; 3] = ["", "-wal", "-shm"];
+
+fn identity(file: &Path) -> Option<Identity> {
+    std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
 }
 
 fn gone() -> Error {
@@ -85,18 +95,34 @@ fn gone() -> Error {
         .with_hint("locks in the old file are lost; restart the programs that use it")
 }
 
-/// Makes the file, if it is not there, for its owner alone: who can read it learns lock ids, and with them can end locks.
-/// What goes wrong here is what SQLite is about to report.
-fn create_private(path: &Path) {
-    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+/// Finds out whether the file may be written, which SQLite would not tell from other troubles. A new file is made for its
+/// owner alone: who can read it learns lock ids, and with them can end locks.
+fn check_access(path: &Path, create: bool) -> Result<(), Error> {
+    match OpenOptions::new().read(true).write(true).create(create).mode(0o600).open(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+            Err(denied(error))
+        }
+        // Whatever else is wrong SQLite is about to report.
+        _ => Ok(()),
+    }
+}
+
+fn denied(error: std::io::Error) -> Error {
+    Error::new(ErrorCode::AuthFailed, "the database file or its directory is read-only or belongs to somebody else")
+        .with_hint("both must be writable, because SQLite keeps a journal beside the file")
+        .with_source(error)
 }
 
 /// What SQLite would report as one and the same "cannot open".
 fn check_directory(path: &Path) -> Result<(), Error> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !directory.is_dir() {
-        return Err(Error::new(ErrorCode::InvalidArgument, "the directory of the database file does not exist")
-            .with_hint("create it, or choose another file"));
+    match std::fs::metadata(directory) {
+        Ok(found) if found.is_dir() => {}
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(denied(error)),
+        _ => {
+            return Err(Error::new(ErrorCode::InvalidArgument, "the directory of the database file does not exist")
+                .with_hint("create it, or choose another file"));
+        }
     }
     if path.is_dir() {
         return Err(Error::new(ErrorCode::InvalidArgument, "the database file is a directory"));

@@ -47,7 +47,11 @@ impl Database {
         let (ours, wall) = (self.now(), Timestamp::now());
         let apart = ours.since(wall).max(wall.since(ours));
         let verdict = if apart.as_secs() < 1 { Verdict::Ok } else { Verdict::Warn };
-        Check::new("boot clock", verdict, format!("{} ms from the wall clock; counts from boot", apart.as_millis()))
+        Check::new(
+            "boot clock",
+            verdict,
+            format!("{} ms from the wall clock, whose steps it does not follow", apart.as_millis()),
+        )
     }
 
     fn fences(&self) -> Result<Check, Error> {

@@ -6,6 +6,7 @@ mod database;
 mod doctor;
 mod error;
 mod job;
+mod open;
 mod operations;
 mod url;
 mod worker;
@@ -39,7 +40,7 @@ const TAKEN_BACKLOG: usize = 1024;
 /// Locks in a SQLite file, for all the processes of one host. No server is needed.
 ///
 /// The file must be on a local file system; it and its directory must be writable. All processes must run on the same
-/// kernel: time is counted from its boot, so that setting the wall clock does not matter. Each handle has a thread of its
+/// kernel: time is counted on its monotonic clock, so that setting the wall clock does not matter. Each handle has a thread of its
 /// own for the database; operations that meet there are carried out in one transaction.
 ///
 /// A file that is deleted or replaced while it is in use fails every operation from then on.
@@ -128,6 +129,13 @@ impl Sqlite {
         let (jobs, opened) = worker::start(open)?;
         opened.await.unwrap_or_else(|_| Err(stopped()))?;
         Ok(Self { handle: Arc::new(Handle { path, jobs, calls: AtomicUsize::new(0), ear: Mutex::default() }) })
+    }
+
+    /// Waits until every database that was opened in this process is closed, which happens a moment after its last handle
+    /// was dropped; tells whether that came about in time. It blocks the thread: for the end of a program, which otherwise
+    /// leaves the log beside the file for the next one to clear up.
+    pub fn wait_until_closed(patience: Duration) -> bool {
+        open::OPEN.wait_until_closed(patience)
     }
 
     /// Looks for whatever could break locks or fences in this store.

@@ -31,6 +31,7 @@ impl Operations<'_> {
     pub(super) fn acquire(&mut self, request: &AcquireRequest) -> Result<Acquire, Error> {
         let found = self.find(include_str!("find.sql"), request.key.as_str())?;
         let last = found.as_ref().map(|found| found.fence);
+        let mut stolen = None;
         if let Some(record) = self.live(found) {
             if record.lock_id == request.lock_id {
                 return Ok(Acquire::Granted(record.grant()));
@@ -38,7 +39,7 @@ impl Operations<'_> {
             if !request.steal.allows(&request.holder, record.holder.as_ref(), record.acquired_at, self.now) {
                 return Ok(Acquire::Held(record.contention(self.now)));
             }
-            self.news.push(News::Taken(record.lock_id, Loss::Stolen));
+            stolen = Some(record.lock_id);
         }
         let record = Record {
             key: request.key.clone(),
@@ -50,6 +51,7 @@ impl Operations<'_> {
             metadata: request.metadata.clone(),
         };
         self.grant(&record)?;
+        self.news.extend(stolen.map(|victim| News::Taken(victim, Loss::Stolen)));
         Ok(Acquire::Granted(record.grant()))
     }
 

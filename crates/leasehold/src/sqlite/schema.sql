@@ -24,6 +24,8 @@ CREATE TABLE listeners (
     PRIMARY KEY (topic, address)
 ) WITHOUT ROWID;
 
+CREATE INDEX listeners_by_address ON listeners (address);
+
 -- What to add to the time since boot, in microseconds, to get the time that all processes of this boot go by.
 CREATE TABLE clock (
     one       INTEGER PRIMARY KEY CHECK (one = 1),

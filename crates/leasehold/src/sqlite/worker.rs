@@ -9,6 +9,7 @@ use super::bus::{Mail, Postman};
 use super::database::Database;
 use super::error::{is_full, translate};
 use super::job::{Answer, Job};
+use super::open::OPEN;
 use super::operations::{News, Operations};
 use crate::{Error, ErrorCode, TIME_TOLERANCE};
 
@@ -26,16 +27,19 @@ type Started = (Sender<Job>, oneshot::Receiver<Result<(), Error>>);
 
 /// Starts the thread that owns the database and returns the way to send it work. It ends when all senders are gone and
 /// everything that was sent is done.
-pub(super) fn start(open: impl FnOnce() -> Result<Database, Error> + Send + 'static) -> Result<Started, Error> {
+pub(super) fn start(make: impl FnOnce() -> Result<Database, Error> + Send + 'static) -> Result<Started, Error> {
     let (jobs, received) = channel();
     let (opened, outcome) = oneshot::channel();
-    let run = move || match open() {
+    let counted = OPEN.open();
+    let run = move || match make() {
         Ok(database) => {
             let _ = opened.send(Ok(()));
             Worker { database, postman: Postman::new(), swept: Instant::now() }.run(&received);
+            drop(counted);
         }
         Err(error) => {
             let _ = opened.send(Err(error));
+            drop(counted);
         }
     };
     thread::Builder::new().name("leasehold-sqlite".into()).spawn(run).map_err(|source| {
@@ -50,6 +54,14 @@ struct Worker {
     database: Database,
     postman: Postman,
     swept: Instant,
+}
+
+/// Why a transaction failed.
+enum Failed {
+    /// Because of one of its operations; the others may go well without it.
+    InOperation(Error),
+    /// Each operation would fail by itself.
+    AsAWhole(Error),
 }
 
 /// What a transaction came to: an answer for each operation, and the mail to send.
@@ -80,11 +92,13 @@ impl Worker {
 
     fn carry_out(&mut self, batch: Vec<Job>) {
         let outcome = match self.transact(&batch) {
-            Err(_) if batch.len() > 1 => {
+            Err(Failed::InOperation(_)) if batch.len() > 1 => {
                 // One of them spoilt it for all.
                 return batch.into_iter().for_each(|job| self.carry_out(vec![job]));
             }
-            Err(error) if is_full(&error) => self.make_room().and_then(|()| self.transact(&batch)),
+            Err(Failed::InOperation(error) | Failed::AsAWhole(error)) if is_full(&error) => {
+                self.make_room().map_err(Failed::AsAWhole).and_then(|()| self.transact(&batch))
+            }
             outcome => outcome,
         };
         match outcome {
@@ -95,9 +109,11 @@ impl Worker {
                     job.answer(answer);
                 }
             }
-            // A batch that failed has one job left.
-            Err(error) => {
-                if let Some(job) = batch.into_iter().next() {
+            Err(Failed::InOperation(error) | Failed::AsAWhole(error)) => {
+                let mut jobs = batch.into_iter();
+                let first = jobs.next();
+                jobs.for_each(|job| job.answer(Err(error.duplicate())));
+                if let Some(job) = first {
                     job.answer(Err(error));
                 }
             }
@@ -106,16 +122,16 @@ impl Worker {
 
     /// Carries out the operations in one transaction. Fails as a whole if one of them fails for a reason other than its
     /// own request.
-    fn transact(&mut self, batch: &[Job]) -> Result<Committed, Error> {
-        self.database.check_identity()?;
+    fn transact(&mut self, batch: &[Job]) -> Result<Committed, Failed> {
+        self.database.check_identity().map_err(Failed::AsAWhole)?;
         let reads_only = batch.iter().all(|job| job.op.only_reads());
-        self.execute(if reads_only { "BEGIN" } else { "BEGIN IMMEDIATE" })?;
+        self.execute(if reads_only { "BEGIN" } else { "BEGIN IMMEDIATE" }).map_err(Failed::AsAWhole)?;
         match self.operate(batch) {
-            Ok(committed) => self.commit().map(|()| committed),
+            Ok(committed) => self.commit().map(|()| committed).map_err(Failed::AsAWhole),
             Err(error) => {
                 // SQLite may have done so already.
                 let _ = self.execute("ROLLBACK");
-                Err(error)
+                Err(Failed::InOperation(error))
             }
         }
     }
@@ -129,7 +145,7 @@ impl Worker {
         for job in batch {
             let answer = job.op.run(&mut operations);
             match answer {
-                Err(error) if error.code() != ErrorCode::InvalidArgument => return Err(error),
+                Err(error) if !is_of_the_request(&error) => return Err(error),
                 answer => answers.push(answer),
             }
         }
@@ -151,7 +167,7 @@ impl Worker {
         Ok(mail)
     }
 
-    fn commit(&mut self) -> Result<(), Error> {
+    fn commit(&self) -> Result<(), Error> {
         self.execute("COMMIT").map_err(|error| {
             let _ = self.execute("ROLLBACK");
             // A disk that failed while the end of the transaction was written may have kept it.
@@ -161,14 +177,28 @@ impl Worker {
 
     fn deliver(&self, mail: &[Mail]) {
         let dead = self.postman.deliver(mail);
-        for address in dead {
-            self.forget(&address);
+        if !dead.is_empty()
+            && let Err(error) = self.forget(&dead)
+        {
+            // The next sweep will do it.
+            tracing::debug!(%error, "cannot strike off listeners who are gone");
         }
     }
 
-    /// Strikes off listeners who are gone. If that fails, the next sweep will do it.
-    fn forget(&self, address: &str) {
-        let _ = self.database.connection.execute("DELETE FROM listeners WHERE address = ?1", [address]);
+    /// Strikes off listeners who are gone.
+    fn forget(&self, addresses: &[String]) -> Result<(), Error> {
+        self.execute("BEGIN IMMEDIATE")?;
+        let struck_off = addresses.iter().try_for_each(|address| {
+            let sql = "DELETE FROM listeners WHERE address = ?1";
+            self.database.connection.prepare_cached(sql)?.execute([address]).map(drop)
+        });
+        match struck_off {
+            Ok(()) => self.commit(),
+            Err(error) => {
+                let _ = self.execute("ROLLBACK");
+                Err(translate(error))
+            }
+        }
     }
 
     fn sweep(&mut self) -> Result<(), Error> {
@@ -182,7 +212,7 @@ impl Worker {
         let dead_since = i64::try_from(dead_since).unwrap_or(i64::MAX);
         connection.execute(include_str!("sweep.sql"), params![dead_since]).map_err(translate)?;
         let addresses: Vec<String> = connection
-            .prepare("SELECT DISTINCT address FROM listeners")
+            .prepare("SELECT DISTINCT address FROM listeners ORDER BY random() LIMIT 200")
             .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
             .map_err(translate)?;
         let knocks: Vec<Mail> = addresses.into_iter().map(Mail::knock).collect();
@@ -200,6 +230,12 @@ impl Worker {
         let mut statement = self.database.connection.prepare_cached(sql).map_err(translate)?;
         statement.execute([]).map(drop).map_err(translate)
     }
+}
+
+/// Whether an operation failed because of what it asked for, which leaves the transaction as it was. SQLite's own errors know
+/// of no operation.
+fn is_of_the_request(error: &Error) -> bool {
+    error.code() == ErrorCode::InvalidArgument && error.operation().is_some()
 }
 
 /// The next job. Work that follows on an answer comes within microseconds, so it is looked for before going to sleep.
