@@ -25,7 +25,7 @@ const AFTER_LOSS: Duration = Duration::from_secs(1);
 ///
 /// CMD runs in a process group of its own. If the lock is lost, CMD and everything it started is told to stop (TERM) and
 /// killed before anybody else can get the lock; the exit code is 79 then. The signals INT, TERM, HUP and QUIT are passed
-/// on to CMD; a second one kills it.
+/// on to CMD; another one, a second or more later, kills it.
 ///
 /// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER and LEASEHOLD_STORE (without
 /// credentials) in its environment.
