@@ -99,9 +99,9 @@ pub enum LookupBy<'a> {
 /// What a subscription is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Topic<'a> {
-    /// The lock of this key may be free: [`Event::Freed`].
+    /// The lock of this key may be free: [`Event::Freed`](super::Event::Freed).
     Freed(&'a Key),
-    /// Locks, of whatever key, that were taken from their holders: [`Event::Taken`].
+    /// Locks, of whatever key, that were taken from their holders: [`Event::Taken`](super::Event::Taken).
     Taken,
 }
 
