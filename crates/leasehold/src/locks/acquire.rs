@@ -199,7 +199,7 @@ impl Plan {
     }
 
     /// Makes the guard of a grant. Nothing is awaited between the grant and this.
-    fn guard(&self, attempt: Attempt<'_>, grant: &Grant) -> Result<Guard, Error> {
+    fn guard(&self, mut attempt: Attempt<'_>, grant: &Grant) -> Result<Guard, Error> {
         let core = &self.inner.core;
         let terms = Terms {
             key: self.request.key.clone(),
@@ -213,8 +213,12 @@ impl Plan {
         core.watch(&hold);
         let guard = Guard::new(Lease { hold: hold.clone(), locks: self.inner.clone() });
         attempt.taken_over();
-        // After the hold can be seen by `shutdown`: one of the two sees the other.
-        self.check_open()?;
+        // After the hold can be seen by `shutdown`: one of the two sees the other. And `shutdown` waits for the attempt, which
+        // is dropped only after the guard's release is on its way.
+        if let Err(closed) = self.check_open() {
+            drop(guard);
+            return Err(closed);
+        }
         if let Some(owner) = &self.owner {
             owner.remember(&self.inner, &hold);
         }

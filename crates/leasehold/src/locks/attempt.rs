@@ -113,7 +113,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// A guard is responsible for the lock from here on.
-    pub(super) fn taken_over(mut self) {
+    pub(super) fn taken_over(&mut self) {
         (self.may_hold, self.may_be_late) = (false, false);
     }
 }
