@@ -19,6 +19,8 @@ pub(super) struct Operations<'a> {
     pub(super) database: &'a Database,
     pub(super) now: Timestamp,
     pub(super) news: &'a mut Vec<News>,
+    /// Whether there are listeners, once that has been looked up.
+    pub(super) listeners: Option<bool>,
 }
 
 /// A row of the table: its record if somebody holds it, and its fence in any case.
@@ -74,25 +76,34 @@ impl Operations<'_> {
     }
 
     pub(super) fn release(&mut self, id: &LockId) -> Result<Release, Error> {
-        let found: Option<(String, bool)> = self
-            .prepare(include_str!("key_of.sql"))?
-            .query_row([id.expose()], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
-            .map_err(translate)?;
-        let Some((key, listeners)) = found else {
-            return Ok(Release::Absent(Absence::NotFound));
-        };
+        // The key is of interest only to listeners, and there seldom are any.
+        let key = if self.has_listeners()? { self.key_of(id)? } else { None };
         let released = self
             .prepare(include_str!("release.sql"))?
             .execute(params![id.expose(), self.dead_at()])
             .map_err(translate)?;
         if released == 0 {
-            return Ok(Release::Absent(Absence::Expired));
+            return Ok(Release::Absent(self.absence(id)?));
         }
-        if listeners {
-            self.news.push(News::Freed(Key::new(&key)?));
-        }
+        self.news.extend(key.map(News::Freed));
         Ok(Release::Released)
+    }
+
+    fn key_of(&self, id: &LockId) -> Result<Option<Key>, Error> {
+        let mut statement = self.prepare(include_str!("key_of.sql"))?;
+        let key: Option<String> = statement.query_row([id.expose()], |row| row.get(0)).optional().map_err(translate)?;
+        key.as_deref().map(Key::new).transpose()
+    }
+
+    /// Whether anybody at all wants to hear of anything. Looked up once for all the operations of a transaction.
+    fn has_listeners(&mut self) -> Result<bool, Error> {
+        if let Some(known) = self.listeners {
+            return Ok(known);
+        }
+        let sql = "SELECT EXISTS (SELECT 1 FROM listeners)";
+        let found = self.prepare(sql)?.query_row([], |row| row.get(0)).map_err(translate)?;
+        self.listeners = Some(found);
+        Ok(found)
     }
 
     pub(super) fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
@@ -146,7 +157,9 @@ impl Operations<'_> {
         Ok(ListPage { records, next })
     }
 
-    pub(super) fn listen(&self, topic: &str, address: &str) -> Result<(), Error> {
+    pub(super) fn listen(&mut self, topic: &str, address: &str) -> Result<(), Error> {
+        // A subscriber hears of everything after its own operation, also in the same transaction.
+        self.listeners = Some(true);
         let sql = "INSERT OR IGNORE INTO listeners (topic, address) VALUES (?1, ?2)";
         self.prepare(sql)?.execute([topic, address]).map(drop).map_err(translate)
     }

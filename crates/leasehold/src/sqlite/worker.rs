@@ -140,7 +140,7 @@ impl Worker {
         let mut news = Vec::new();
         // Read only now: waiting for the write lock takes time.
         let now = self.database.now();
-        let mut operations = Operations { database: &self.database, now, news: &mut news };
+        let mut operations = Operations { database: &self.database, now, news: &mut news, listeners: None };
         let mut answers = Vec::with_capacity(batch.len());
         for job in batch {
             let answer = job.op.run(&mut operations);
