@@ -1,0 +1,96 @@
+//! What outlives the processes that made it, and time.
+
+use leasehold::{AcquireRequest, Backend, LookupBy, Sqlite, SqliteOptions, Synchronous, Ttl};
+
+use crate::support::{directory, granted, raw, request, until};
+
+#[tokio::test]
+async fn locks_and_fences_survive_the_processes_that_made_them() {
+    let (_directory, path) = directory();
+    let held = request("held");
+    let (first, free) = {
+        let store = Sqlite::open(&path).await.unwrap();
+        let released = request("free");
+        let fence = granted(&store, &released).await;
+        store.release(&released.lock_id).await.unwrap();
+        (granted(&store, &held).await, fence)
+    };
+    let store = Sqlite::open(&path).await.unwrap();
+    let record = store.lookup(LookupBy::Id(&held.lock_id)).await.unwrap().unwrap();
+    assert_eq!((record.fence, record.key), (first, held.key));
+    assert!(granted(&store, &request("free")).await > free);
+}
+
+#[tokio::test]
+async fn a_key_whose_clock_was_lost_still_gets_a_higher_fence() {
+    let (_directory, path) = directory();
+    let ahead = {
+        let store = Sqlite::open(&path).await.unwrap();
+        let request = request("k");
+        granted(&store, &request).await;
+        store.release(&request.lock_id).await.unwrap();
+        let ahead = 20_000_000_000_000i64;
+        raw(&path).execute("UPDATE locks SET fence = ?1", [ahead]).unwrap();
+        u64::try_from(ahead).unwrap()
+    };
+    let store = Sqlite::open(&path).await.unwrap();
+    assert_eq!(granted(&store, &request("k")).await.get(), ahead + 1);
+}
+
+#[tokio::test]
+async fn rows_that_carry_fences_cannot_be_deleted() {
+    let (_directory, path) = directory();
+    let store = Sqlite::open(&path).await.unwrap();
+    granted(&store, &request("k")).await;
+    assert!(raw(&path).execute("DELETE FROM locks", []).is_err());
+}
+
+#[tokio::test]
+async fn dead_records_are_swept_and_their_fences_kept() {
+    let (_directory, path) = directory();
+    let store = Sqlite::open(&path).await.unwrap();
+    let dead = AcquireRequest { ttl: Ttl::from_millis(1).unwrap(), ..request("dead") };
+    let live = request("live");
+    let fence = granted(&store, &dead).await;
+    granted(&store, &live).await;
+    let held = || {
+        let sql = "SELECT count(*) FROM locks WHERE lock_id IS NOT NULL";
+        raw(&path).query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(held(), 2);
+    until(|| held() == 1);
+    assert!(store.lookup(LookupBy::Id(&live.lock_id)).await.unwrap().is_some());
+    assert!(granted(&store, &request("dead")).await > fence);
+}
+
+#[tokio::test]
+async fn full_synchronisation_can_be_asked_for() {
+    let (_directory, path) = directory();
+    let options = SqliteOptions { synchronous: Synchronous::Full, ..SqliteOptions::default() };
+    let store = Sqlite::open_with(&path, options).await.unwrap();
+    granted(&store, &request("k")).await;
+}
+
+#[tokio::test]
+async fn setting_the_wall_clock_is_no_matter() {
+    let (_directory, path) = directory();
+    {
+        let store = Sqlite::open(&path).await.unwrap();
+        granted(&store, &request("k")).await;
+    }
+    // As if the wall clock had been an hour ahead when the offset was agreed on.
+    raw(&path).execute("UPDATE clock SET offset_us = offset_us + 3600000000", []).unwrap();
+    let store = Sqlite::open(&path).await.unwrap();
+    let request = request("later");
+    let ahead = granted(&store, &request).await;
+    drop(store);
+    let store = Sqlite::open(&path).await.unwrap();
+    let record = store.lookup(LookupBy::Id(&request.lock_id)).await.unwrap().unwrap();
+    assert_eq!(record.fence, ahead, "both go by the agreed time, whatever the wall clock says");
+
+    // A new boot, with a wall clock that is an hour behind the last grant.
+    raw(&path).execute("UPDATE clock SET boot = 'the boot before'", []).unwrap();
+    let store = Sqlite::open(&path).await.unwrap();
+    let record = store.lookup(LookupBy::Id(&request.lock_id)).await.unwrap();
+    assert!(record.is_some(), "time did not go back beyond the grant, nor far past it");
+}

@@ -1,0 +1,9 @@
+//! The store in a SQLite file, one file for each kind of promise.
+
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used)]
+
+mod durability;
+mod support;
+mod together;
+mod trouble;
