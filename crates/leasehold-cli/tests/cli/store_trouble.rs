@@ -169,3 +169,16 @@ fn a_store_of_somebody_else_is_77() {
     std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     assert_eq!(as_nobody(&locks), Some(77), "a directory that is closed");
 }
+
+#[test]
+fn a_process_in_another_time_namespace_is_kept_out_as_well() {
+    let place = Place::new();
+    let running = place.start(["run", "k", "--", "sh", "-c", "echo $$ > child; exec sleep 600"]);
+    place.pid("child");
+    let mut ahead = Command::new("unshare");
+    ahead.args(["--time", "--monotonic", "100000", "--boottime", "100000", "--fork", env!("CARGO_BIN_EXE_leasehold")]);
+    let status = ahead.args(["run", "-qn", "--store", &place.store(), "k", "--", "true"]).status().unwrap();
+    assert_eq!(status.code(), Some(75), "the tests need root and time namespaces");
+    running.signal("TERM");
+    assert_eq!(running.done().code, 143);
+}

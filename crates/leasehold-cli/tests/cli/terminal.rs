@@ -96,3 +96,15 @@ fn ctrl_z_stops_the_command_and_a_lease_that_ran_out_ends_it() {
     terminal.type_in("echo second=$?\n");
     terminal.see("second=79");
 }
+
+#[test]
+fn a_command_may_ask_on_the_terminal_although_its_input_comes_from_elsewhere() {
+    let place = Place::new();
+    let job = place
+        .script("ask.sh", "printf 'your name? ' > /dev/tty\nread name < /dev/tty\necho \"hello, $name\" > answer\n");
+    let mut terminal = Terminal::new(&place);
+    terminal.type_in(&format!("\"$LEASEHOLD\" run -q k -- sh {} < /dev/null\n", job.display()));
+    terminal.see("your name? ");
+    terminal.type_in("Ada\n");
+    assert_eq!(place.first_line("answer"), "hello, Ada");
+}
