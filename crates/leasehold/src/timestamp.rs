@@ -9,6 +9,10 @@ use crate::Ttl;
 /// holder time to stop before a rival is let in.
 pub const TIME_TOLERANCE: Duration = Duration::from_millis(1000);
 
+/// Dead records are kept for more than two seconds past the tolerance, on every store that sweeps: a sweep must not meet an
+/// extend that is on its way.
+pub(crate) const SWEEP_AFTER: Duration = Duration::from_millis(2001);
+
 /// A point on the store's clock, in microseconds since 1970. Only its milliseconds are stored and serialised.
 ///
 /// ```

@@ -1,7 +1,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::Duration;
 
 use crate::backend::{
     Absence, Acquire, AcquireRequest, Event, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Publisher, Record,
@@ -9,14 +8,11 @@ use crate::backend::{
 };
 use crate::clock::Clock;
 use crate::sync::lock;
+use crate::timestamp::SWEEP_AFTER;
 use crate::{Error, Fence, Key, LockId, Loss, Timestamp, Ttl};
 
 /// Enough that two of a few dozen threads seldom meet, few enough that an empty store is small.
 const SHARDS: usize = 64;
-
-/// Dead records are kept for more than two seconds past the tolerance: the rule of every store, which elsewhere keeps a
-/// sweep from meeting an extend that is on its way.
-const SWEEP_AFTER: Duration = Duration::from_millis(2001);
 
 /// A reader of taken locks that falls this far behind is told that it missed some.
 const TAKEN_BACKLOG: usize = 1024;

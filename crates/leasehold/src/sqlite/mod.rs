@@ -40,8 +40,8 @@ const TAKEN_BACKLOG: usize = 1024;
 /// Locks in a SQLite file, for all the processes of one host. No server is needed.
 ///
 /// The file must be on a local file system; it and its directory must be writable. All processes must run on the same
-/// kernel: time is counted on its monotonic clock, so that setting the wall clock does not matter. Each handle has a thread of its
-/// own for the database; operations that meet there are carried out in one transaction.
+/// kernel: time is counted on its monotonic clock, so that setting the wall clock does not matter. Each handle has a
+/// thread of its own for the database; operations that meet there are carried out in one transaction.
 ///
 /// A file that is deleted or replaced while it is in use fails every operation from then on.
 ///

@@ -26,7 +26,7 @@ CREATE TABLE listeners (
 
 CREATE INDEX listeners_by_address ON listeners (address);
 
--- What to add to the time since boot, in microseconds, to get the time that all processes of this boot go by.
+-- What to add to the monotonic clock, in microseconds, to get the time that all processes of this boot go by.
 CREATE TABLE clock (
     one       INTEGER PRIMARY KEY CHECK (one = 1),
     boot      TEXT    NOT NULL,

@@ -11,14 +11,13 @@ use super::error::{is_full, translate};
 use super::job::{Answer, Job};
 use super::open::OPEN;
 use super::operations::{News, Operations};
+use crate::timestamp::SWEEP_AFTER;
 use crate::{Error, ErrorCode, TIME_TOLERANCE};
 
 /// The most operations in one transaction, so that none waits long for its answer.
 const MOST_TOGETHER: usize = 256;
 /// How often dead records and listeners are cleared away.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
-/// Dead records are kept for more than two seconds past the tolerance.
-const SWEEP_AFTER: Duration = Duration::from_millis(2001);
 /// How long the thread looks for work before it goes to sleep: waking it costs more than a transaction.
 const LOOK_FOR_WORK: Duration = Duration::from_micros(40);
 
