@@ -156,6 +156,14 @@ impl Error {
             .with_outcome_unknown()
     }
 
+    /// The store could not even be reached in time, so nothing was asked of it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn not_connected_in_time(operation: Operation, after: Duration) -> Self {
+        Self::new(ErrorCode::NetworkTimeout, format!("no connection to the store within {after:?}"))
+            .with_hint("check that the store is up and reachable")
+            .during(operation)
+    }
+
     /// The same error for another caller, without the source, which cannot be shared.
     pub(crate) fn duplicate(&self) -> Self {
         let details = &self.0;

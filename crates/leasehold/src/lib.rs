@@ -31,7 +31,7 @@
 //! - [`Locks`] is the handle, [`LockRequest`] what you can ask for, [`Guard`] what you get, [`Lease`] its view for other
 //!   tasks.
 //! - [`Backend`] is what a store must do; [`Memory`] is the store inside this process, `Sqlite` (feature `sqlite`) the one for
-//!   the processes of one host.
+//!   the processes of one host, `Redis` (feature `redis`) the one for many hosts.
 //! - [`Error`] has one code for each thing a program may want to decide on.
 //! - [`TelemetryLayer`], [`MetricsLayer`] and [`FaultLayer`] go around any store.
 //!
@@ -54,6 +54,8 @@ mod locks;
 mod loss;
 mod memory;
 mod metadata;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod storage_key;
@@ -85,6 +87,8 @@ pub use locks::{
 pub use loss::Loss;
 pub use memory::Memory;
 pub use metadata::Metadata;
+#[cfg(feature = "redis")]
+pub use redis::{Redis, RedisOptions, RedisTls};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Sqlite, SqliteOptions, Synchronous};
 pub use storage_key::StorageKeys;

@@ -8,6 +8,7 @@ impl Locks {
     /// | --- | --- | --- |
     /// | `memory:` | a new [`Memory`] of its own | |
     /// | `sqlite:locks.db`, `sqlite:/var/lib/app/locks.db` | `Sqlite`; `?synchronous=full` survives power cuts without loss | `sqlite` |
+    /// | `redis://host:6379/0`, `rediss://host`, `unix:///run/redis.sock`, `redis+sentinel://host/mymaster` | `Redis`; `?prefix=app` names the locks | `redis` |
     ///
     /// Cancel-safe.
     ///
@@ -21,6 +22,8 @@ impl Locks {
             ("memory", _) => Err(Error::invalid("a memory: URL takes nothing after the colon")),
             #[cfg(feature = "sqlite")]
             ("sqlite", rest) => Ok(Self::new(crate::Sqlite::open_url(rest).await?)),
+            #[cfg(feature = "redis")]
+            (scheme, _) if crate::redis::SCHEMES.contains(&scheme) => Ok(Self::new(crate::Redis::connect(url).await?)),
             _ => Err(unknown_scheme()),
         }
     }
@@ -40,6 +43,8 @@ impl Locks {
             }
             #[cfg(feature = "sqlite")]
             ("sqlite", rest) => crate::Sqlite::open_url(rest).await?.examine().await,
+            #[cfg(feature = "redis")]
+            (scheme, _) if crate::redis::SCHEMES.contains(&scheme) => crate::Redis::connect(url).await?.examine().await,
             _ => Err(unknown_scheme()),
         }
     }
@@ -50,8 +55,11 @@ fn scheme_of(url: &str) -> Result<(&str, &str), Error> {
 }
 
 fn unknown_scheme() -> Error {
-    Error::invalid("the store's URL has a scheme this build does not know").with_hint(KNOWN)
+    let mut known = vec!["memory:"];
+    #[cfg(feature = "sqlite")]
+    known.push("sqlite:");
+    #[cfg(feature = "redis")]
+    known.extend(["redis:", "rediss:", "redis+sentinel:", "unix:"]);
+    Error::invalid("the store's URL has a scheme this build does not know")
+        .with_hint(format!("the known ones are: {}", known.join(", ")))
 }
-
-const KNOWN: &str =
-    if cfg!(feature = "sqlite") { "the known ones are: memory:, sqlite:" } else { "the known ones are: memory:" };

@@ -1,0 +1,236 @@
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, RedisError, Value};
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::error::{translate, wrong_server};
+use super::script::Script;
+use super::server::{Address, Connection, Server};
+use crate::sync::lock;
+use crate::{Error, Operation};
+
+/// How often one request follows the directions of a cluster before it gives up.
+const MOST_HOPS: usize = 3;
+
+/// A connection on which requests were given up, and nothing was heard for this long, is taken for dead.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// A request that was given up sooner than this says nothing about the connection.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A connection that is made when it is first needed, and again when it was lost. All tasks share it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) server: Arc<Server>,
+    current: Mutex<Option<Arc<Open>>>,
+    /// Where a node of a cluster sent us last.
+    moved_to: Mutex<Option<Address>>,
+    /// Held by the task that makes the connection.
+    connecting: AsyncMutex<()>,
+}
+
+/// The connection at present.
+struct Open {
+    connection: Connection,
+    /// When the first of the requests that were given up since the last answer was sent.
+    unanswered: Mutex<Option<Instant>>,
+}
+
+/// Why there is no answer.
+enum Failure {
+    Redis(RedisError, Sent),
+    /// The deadline came first.
+    Late(Sent),
+}
+
+/// Whether the request had left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    No,
+    Yes,
+}
+
+impl Link {
+    pub(super) fn new(server: Arc<Server>) -> Self {
+        Self { server, current: Mutex::default(), moved_to: Mutex::default(), connecting: AsyncMutex::default() }
+    }
+
+    /// Makes sure that there is a connection.
+    pub(super) async fn ready(&self) -> Result<(), Error> {
+        self.open().await.map(drop).map_err(|error| translate(error, false))
+    }
+
+    /// Runs a script within the deadline.
+    pub(super) async fn run(
+        &self,
+        operation: Operation,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Result<Value, Error> {
+        let deadline = tokio::time::Instant::now() + self.server.timeout;
+        let mut command = script.by_hash(keys, arguments);
+        let mut hops = 0;
+        let failure = loop {
+            match self.send(&command, deadline).await {
+                Ok(value) => return Ok(value),
+                Err(Failure::Redis(error, _)) if error.code() == Some("NOSCRIPT") && hops < MOST_HOPS => {
+                    command = script.by_source(keys, arguments);
+                }
+                Err(Failure::Redis(error, _)) if error.code() == Some("MOVED") && hops < MOST_HOPS => {
+                    *lock(&self.moved_to) = address(&error);
+                }
+                Err(Failure::Redis(error, _)) if error.code() == Some("ASK") && hops < MOST_HOPS => {
+                    match self.ask(&error, script, keys, arguments, deadline).await {
+                        Ok(value) => return Ok(value),
+                        Err(failure) => break failure,
+                    }
+                }
+                Err(failure) => break failure,
+            }
+            hops += 1;
+        };
+        Err(match failure {
+            Failure::Redis(error, sent) => translate(error, sent == Sent::Yes).during(operation),
+            Failure::Late(Sent::Yes) => Error::timed_out(operation, self.server.timeout),
+            Failure::Late(Sent::No) => Error::not_connected_in_time(operation, self.server.timeout),
+        })
+    }
+
+    /// Sends a command within the server's timeout: for what is not an operation of the store.
+    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, Error> {
+        let deadline = tokio::time::Instant::now() + self.server.timeout;
+        self.send(command, deadline).await.map_err(|failure| match failure {
+            Failure::Redis(error, sent) => translate(error, sent == Sent::Yes),
+            Failure::Late(_) => translate(std::io::Error::from(std::io::ErrorKind::TimedOut).into(), false),
+        })
+    }
+
+    /// One request on the present connection.
+    async fn send(&self, command: &Cmd, deadline: tokio::time::Instant) -> Result<Value, Failure> {
+        let open = match tokio::time::timeout_at(deadline, self.open()).await {
+            Ok(Ok(open)) => open,
+            Ok(Err(error)) => return Err(Failure::Redis(error, Sent::No)),
+            Err(_) => return Err(Failure::Late(Sent::No)),
+        };
+        let waiting = Waiting::new(&open);
+        let mut commands = open.connection.commands.clone();
+        let answer = tokio::time::timeout_at(deadline, commands.send_packed_command(command)).await;
+        let Ok(answer) = answer else {
+            self.discard(&open);
+            return Err(Failure::Late(Sent::Yes));
+        };
+        waiting.answered();
+        answer.and_then(Value::extract_error).map_err(|error| {
+            if error.is_unrecoverable_error() || wrong_server(&error) {
+                self.discard(&open);
+            }
+            Failure::Redis(error, Sent::Yes)
+        })
+    }
+
+    /// Runs a script on the node to which the cluster is moving our locks.
+    async fn ask(
+        &self,
+        redirection: &RedisError,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        deadline: tokio::time::Instant,
+    ) -> Result<Value, Failure> {
+        let Some(address) = address(redirection) else {
+            return Err(Failure::Redis(redirection.clone(), Sent::No));
+        };
+        let mut node = match tokio::time::timeout_at(deadline, self.server.connect_to(&address)).await {
+            Ok(Ok(node)) => node,
+            Ok(Err(error)) => return Err(Failure::Redis(error, Sent::No)),
+            Err(_) => return Err(Failure::Late(Sent::No)),
+        };
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("ASKING").ignore().add_command(script.by_source(keys, arguments));
+        match tokio::time::timeout_at(deadline, pipeline.query_async::<(Value,)>(&mut node.commands)).await {
+            Ok(Ok((value,))) => Ok(value),
+            Ok(Err(error)) => Err(Failure::Redis(error, Sent::Yes)),
+            Err(_) => Err(Failure::Late(Sent::Yes)),
+        }
+    }
+
+    /// The present connection, or a new one.
+    async fn open(&self) -> Result<Arc<Open>, RedisError> {
+        if let Some(open) = self.usable() {
+            return Ok(open);
+        }
+        let _connecting = self.connecting.lock().await;
+        if let Some(open) = self.usable() {
+            return Ok(open);
+        }
+        let moved_to = lock(&self.moved_to).clone();
+        let mut connection = self.server.connect(moved_to.as_ref()).await;
+        if connection.is_err() && moved_to.is_some() {
+            *lock(&self.moved_to) = None;
+            connection = self.server.connect(None).await;
+        }
+        let open = Arc::new(Open { connection: connection?, unanswered: Mutex::default() });
+        *lock(&self.current) = Some(open.clone());
+        Ok(open)
+    }
+
+    fn usable(&self) -> Option<Arc<Open>> {
+        lock(&self.current).clone().filter(|open| open.is_usable())
+    }
+
+    /// The next request gets a new connection.
+    fn discard(&self, open: &Arc<Open>) {
+        let mut current = lock(&self.current);
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, open)) {
+            *current = None;
+        }
+    }
+}
+
+impl Open {
+    fn is_usable(&self) -> bool {
+        let silent = lock(&self.unanswered).is_some_and(|since| since.elapsed() > SILENCE);
+        !silent && !self.connection.news.is_closed()
+    }
+}
+
+/// Notes a request that its caller gives up before the answer.
+struct Waiting<'a> {
+    open: &'a Open,
+    since: Instant,
+    answered: bool,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(open: &'a Open) -> Self {
+        Self { open, since: Instant::now(), answered: false }
+    }
+
+    fn answered(mut self) {
+        self.answered = true;
+        *lock(&self.open.unanswered) = None;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.answered && self.since.elapsed() >= PATIENCE {
+            lock(&self.open.unanswered).get_or_insert(self.since);
+        }
+    }
+}
+
+/// The address in a redirection.
+fn address(error: &RedisError) -> Option<Address> {
+    let (address, _) = error.redirect_node()?;
+    let (host, port) = address.rsplit_once(':')?;
+    Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?)).filter(|(host, _)| !host.is_empty())
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Open")
+    }
+}

@@ -1,0 +1,99 @@
+use serde::{Deserialize, Serialize};
+
+use super::record::Stored;
+use super::{Redis, script};
+use crate::backend::{ListPage, ListRequest};
+use crate::{Error, Operation, Record, Timestamp};
+
+/// The least and the most names that one step looks at.
+const STEP: (usize, usize) = (16, 1000);
+
+/// The most steps for one page: a page may come out short in a server full of other things, but never takes long.
+const STEPS: usize = 64;
+
+/// Where a page ended.
+#[derive(Default, Serialize, Deserialize)]
+struct Cursor {
+    /// The server's own cursor, for the next step. None after the last one.
+    step: Option<String>,
+    /// Names that the last step yielded, and for which there was no room.
+    left: Vec<String>,
+}
+
+impl Redis {
+    pub(super) async fn list_page(&self, request: &ListRequest) -> Result<ListPage, Error> {
+        let mut cursor = match request.cursor() {
+            None => Cursor { step: Some("0".to_owned()), left: Vec::new() },
+            Some(text) => Cursor::parse(text, self.names().start())?,
+        };
+        let limit = request.page_size();
+        let mut page = ListPage::default();
+        let mut count = limit.clamp(STEP.0, STEP.1);
+        for _ in 0..STEPS {
+            let room = limit - page.records.len();
+            if room == 0 || (cursor.step.is_none() && cursor.left.is_empty()) {
+                break;
+            }
+            let found = self.step(&mut cursor, request.prefix(), count).await?;
+            if found.is_empty() {
+                count = (count * 2).min(STEP.1);
+            }
+            for (name, record) in found {
+                if page.records.len() < limit {
+                    page.records.push(record);
+                } else {
+                    cursor.left.push(name);
+                }
+            }
+        }
+        page.next = cursor.to_text();
+        Ok(page)
+    }
+
+    /// The live locks among the names left over, or else among those of the next step.
+    async fn step(&self, cursor: &mut Cursor, prefix: &str, count: usize) -> Result<Vec<(String, Record)>, Error> {
+        let left = std::mem::take(&mut cursor.left);
+        let (pattern, count) = (self.names().pattern(prefix), count.to_string());
+        let at = cursor.step.clone().unwrap_or_default();
+        let mut arguments = vec![at.as_str(), &pattern, &count];
+        arguments.extend(left.iter().map(String::as_str));
+        let start = format!("{}list", self.names().start());
+        let (now, next, found): (u64, String, Vec<Vec<u8>>) =
+            self.run(Operation::List, &script::LIST, &[&start], &arguments).await?;
+        if left.is_empty() {
+            cursor.step = Some(next).filter(|next| next != "0");
+        }
+        let now = Timestamp::from_millis(now);
+        Ok(found.chunks_exact(2).filter_map(|pair| self.ours(&pair[0], &pair[1], prefix, now)).collect())
+    }
+
+    /// A live lock with a key that starts with `prefix`. Anything else under our names is passed over.
+    fn ours(&self, name: &[u8], raw: &[u8], prefix: &str, now: Timestamp) -> Option<(String, Record)> {
+        let stored = Stored::parse(raw).ok()?;
+        if !stored.is_live(now) || !stored.key().starts_with(prefix) {
+            return None;
+        }
+        let record = stored.into_record().ok()?;
+        let name = std::str::from_utf8(name).ok()?;
+        (self.names().lock(&record.key).ok()? == name).then(|| (name.to_owned(), record))
+    }
+}
+
+impl Cursor {
+    fn parse(text: &str, start: &str) -> Result<Self, Error> {
+        let wrong = || Error::invalid("this is not where a page ended").during(Operation::List);
+        let cursor: Cursor = serde_json::from_str(text).map_err(|_| wrong())?;
+        let digits = |step: &String| !step.is_empty() && step.len() <= 20 && step.bytes().all(|b| b.is_ascii_digit());
+        if !cursor.step.iter().all(digits) || !cursor.left.iter().all(|name| name.starts_with(start)) {
+            return Err(wrong());
+        }
+        Ok(cursor)
+    }
+
+    fn to_text(&self) -> Option<String> {
+        if self.step.is_none() && self.left.is_empty() {
+            return None;
+        }
+        serde_json::to_string(self).ok()
+    }
+}

@@ -1,0 +1,17 @@
+-- KEYS  lock. ARGV  what the indexes of lock ids start with, channel of taken locks. Returns the record that was ended, if any.
+
+local raw = redis.call('GET', KEYS[1])
+if not raw then
+  return false
+end
+local id, expires = read(raw)
+if not id then
+  return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
+end
+if not live(expires) then
+  return false
+end
+redis.call('DEL', KEYS[1], ARGV[1] .. id)
+redis.pcall('PUBLISH', KEYS[1] .. ':freed', '')
+redis.pcall('PUBLISH', ARGV[2], 'R' .. id)
+return raw

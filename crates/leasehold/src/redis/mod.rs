@@ -1,0 +1,286 @@
+//! Locks in a Redis server.
+
+mod doctor;
+mod ear;
+mod error;
+mod link;
+mod list;
+mod names;
+mod options;
+mod record;
+mod script;
+mod server;
+mod url;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use redis::{FromRedisValue, Value};
+
+use self::ear::Ear;
+use self::link::Link;
+use self::names::Names;
+use self::record::Stored;
+use self::script::Script;
+use crate::backend::{
+    Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, Grant, ListPage, ListRequest,
+    LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
+};
+use crate::sync::lock;
+use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
+
+pub use options::{RedisOptions, RedisTls};
+pub(crate) use url::SCHEMES;
+
+/// A reader of taken locks that falls this far behind is told that it missed some.
+const TAKEN_BACKLOG: usize = 1024;
+
+/// The largest whole number a script can count with.
+const LARGEST: u64 = (1 << 53) - 1;
+
+/// Locks in a Redis or Valkey server, in a cluster of them, or behind Sentinel.
+///
+/// The layout is shared with the Node.js library SyncGuard: programs of both kinds exclude each other and continue the same
+/// fences. Time is the server's. Every operation is one script and one round trip.
+///
+/// A handle has one connection for its operations, made again when it is lost, and one for wake-ups, however many wait. The
+/// heartbeats of [`Locks`](crate::Locks) have one of their own.
+///
+/// A server that fails over to a replica, or restarts without its last writes, forgets the locks of its last moments: two may
+/// hold one lock then, each with a fence of its own, as long as the clocks of both servers agree. What a lock protects has to
+/// check the [fence](Fence) if that matters. `leasehold doctor` and [`examine`](Redis::examine) tell how likely it is.
+///
+/// ```no_run
+/// use leasehold::{Locks, Redis};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let locks = Locks::new(Redis::connect("redis://127.0.0.1").await?);
+/// locks.lock("payment:42").run(|lease| async move { println!("fence {}", lease.fence()) }).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Redis {
+    link: Link,
+    shared: Arc<Shared>,
+}
+
+/// What a handle shares with its forks.
+struct Shared {
+    names: Names,
+    ear: Mutex<Option<Arc<Ear>>>,
+}
+
+impl Redis {
+    /// Connects to the server at `url`:
+    ///
+    /// | URL | what |
+    /// | --- | --- |
+    /// | `redis://user:password@host:6379/0` | one server; `valkey://` is the same |
+    /// | `rediss://host` | the same with TLS; `valkeys://` is the same |
+    /// | `unix:///run/redis.sock` | a socket; `?db=1&user=me&pass=secret` |
+    /// | `redis://node-1,node-2,node-3?prefix={locks}` | a cluster, or whichever of the hosts can be reached first |
+    /// | `redis+sentinel://host-1:26379,host-2:26379/mymaster/0` | the primary that Sentinel names; with TLS `rediss+sentinel://` |
+    ///
+    /// The options of [`RedisOptions`] go after a question mark: `prefix`, `timeout` in seconds, `ca`, `cert`, `key`,
+    /// `sentinel_user` and `sentinel_password`. Special characters are percent-encoded.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong, [`AuthFailed`](ErrorCode::AuthFailed) if the server
+    /// does not let us in, [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
+    /// [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats the URL.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::connect_with(url, RedisOptions::default()).await
+    }
+
+    /// Connects to the server at `url` in the way `options` say.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Redis::connect).
+    pub async fn connect_with(url: &str, options: RedisOptions) -> Result<Self, Error> {
+        let (server, options) = url::parse(url, options)?;
+        let shared = Arc::new(Shared { names: Names::new(&options.prefix)?, ear: Mutex::default() });
+        let redis = Self { link: Link::new(Arc::new(server)), shared };
+        redis.link.ready().await?;
+        Ok(redis)
+    }
+
+    async fn run<T: FromRedisValue>(
+        &self,
+        operation: Operation,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Result<T, Error> {
+        let value = self.link.run(operation, script, keys, arguments).await?;
+        redis::from_redis_value(value).map_err(|source| {
+            Error::new(ErrorCode::Internal, "an unexpected answer of the server")
+                .with_source(source)
+                .during(operation)
+                .with_outcome_unknown()
+        })
+    }
+
+    fn names(&self) -> &Names {
+        &self.shared.names
+    }
+
+    /// The live record under a key or an id.
+    async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<Stored>, Error> {
+        let (script, name) = match by {
+            LookupBy::Key(key) => (&*script::BY_KEY, self.names().lock(key)?),
+            LookupBy::Id(id) => (&*script::BY_ID, self.names().index(id)),
+        };
+        let (now, raw): (u64, Option<Vec<u8>>) = self.run(operation, script, &[&name], &[]).await?;
+        let Some(raw) = raw else { return Ok(None) };
+        let stored = Stored::parse(&raw).map_err(|error| error.during(operation))?;
+        let wanted = match by {
+            LookupBy::Key(_) => true,
+            // The index may have outlived its lock.
+            LookupBy::Id(id) => stored.has_id(id),
+        };
+        Ok(Some(stored).filter(|stored| wanted && stored.is_live(Timestamp::from_millis(now))))
+    }
+
+    fn ear(&self) -> Result<Arc<Ear>, Error> {
+        let mut ear = lock(&self.shared.ear);
+        match &*ear {
+            Some(ear) => Ok(ear.clone()),
+            None => Ok(ear.insert(Arc::new(Ear::open(self.link.server.clone(), self.names().taken())?)).clone()),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Redis {
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let names = self.names();
+        let lock = names.lock(&request.key)?;
+        let (fence, index) = (names.fence(&lock)?, names.index(&request.lock_id));
+        let (key, rest) = record::parts(request);
+        let steal = request.steal;
+        let heir = if steal.same_holder() { request.holder.as_str() } else { "" };
+        let stuck_after = steal.stuck_after().map(|time| {
+            let millis = u64::try_from(time.as_millis()).unwrap_or(LARGEST);
+            millis.min(LARGEST).to_string()
+        });
+        let arguments = [
+            request.lock_id.expose(),
+            &request.ttl.as_millis().to_string(),
+            &key,
+            &rest,
+            heir,
+            stuck_after.as_deref().unwrap_or_default(),
+            &names.taken(),
+        ];
+        let answer: Value =
+            self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;
+        understand(answer, request).map_err(|error| error.during(Operation::Acquire))
+    }
+
+    async fn release(&self, id: &LockId) -> Result<Release, Error> {
+        let index = self.names().index(id);
+        let answer: i64 = self.run(Operation::Release, &script::RELEASE, &[&index], &[id.expose()]).await?;
+        Ok(match answer {
+            1 => Release::Released,
+            absence => Release::Absent(absent(absence)),
+        })
+    }
+
+    async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        let index = self.names().index(id);
+        let arguments = [id.expose(), &ttl.as_millis().to_string()];
+        let answer: i64 = self.run(Operation::Extend, &script::EXTEND, &[&index], &arguments).await?;
+        Ok(match u64::try_from(answer) {
+            Ok(expiry) if expiry > 0 => Extend::Extended { expires_at: Timestamp::from_millis(expiry) },
+            _ => Extend::Absent(absent(answer)),
+        })
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        Ok(self.find(Operation::IsLocked, LookupBy::Key(key)).await?.is_some())
+    }
+
+    async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        let found = self.find(Operation::Lookup, by).await?;
+        found.map(Stored::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
+        self.list_page(request).await
+    }
+
+    async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
+        let (channel, backlog) = match topic {
+            // One unread event says all there is to say: look again.
+            Topic::Freed(key) => (Names::freed(&self.names().lock(key)?), 1),
+            Topic::Taken => (self.names().taken(), TAKEN_BACKLOG),
+        };
+        let ear = self.ear()?;
+        let (publisher, subscription) = Subscription::channel(backlog, ear.leave(channel.clone()));
+        ear.subscribe(channel, publisher).await.map_err(|error| error.during(Operation::Subscribe))?;
+        Ok(subscription)
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+        let name = self.names().lock(key)?;
+        let arguments = [&*self.names().indexes(), &self.names().taken()];
+        let ended: Option<Vec<u8>> =
+            self.run(Operation::ForceRelease, &script::FORCE_RELEASE, &[&name], &arguments).await?;
+        let Some(raw) = ended else { return Ok(ForceRelease::Absent) };
+        let record = Stored::parse(&raw).and_then(Stored::into_record);
+        record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
+    }
+
+    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
+        Ok(Arc::new(Self { link: Link::new(self.link.server.clone()), shared: self.shared.clone() }))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { time_authority: TimeAuthority::Store, wake_ups: true, clock_floored_fences: true }
+    }
+}
+
+/// What the script of acquire answered: a new grant, or a record that stands.
+fn understand(answer: Value, request: &AcquireRequest) -> Result<Acquire, Error> {
+    let strange = || Error::new(ErrorCode::Internal, "an unexpected answer of the server").with_outcome_unknown();
+    let number = |value: &Value| match value {
+        Value::Int(number) => u64::try_from(*number).map_err(|_| strange()),
+        _ => Err(strange()),
+    };
+    let Value::Array(answer) = answer else { return Err(strange()) };
+    match &answer[..] {
+        [Value::Int(1), fence, acquired_at, expires_at] => Ok(Acquire::Granted(Grant {
+            lock_id: request.lock_id,
+            fence: Fence::new(number(fence)?)?,
+            acquired_at: Timestamp::from_millis(number(acquired_at)?),
+            expires_at: Timestamp::from_millis(number(expires_at)?),
+        })),
+        [Value::Int(0), now, Value::BulkString(raw)] => {
+            let now = Timestamp::from_millis(number(now)?);
+            let stored = Stored::parse(raw)?;
+            if stored.has_id(&request.lock_id) {
+                return Ok(Acquire::Granted(stored.into_record()?.grant()));
+            }
+            Ok(Acquire::Held(stored.contention(now)))
+        }
+        _ => Err(strange()),
+    }
+}
+
+fn absent(answer: i64) -> Absence {
+    if answer == -1 { Absence::Expired } else { Absence::NotFound }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("prefix", &self.names().start()).finish_non_exhaustive()
+    }
+}

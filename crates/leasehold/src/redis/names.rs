@@ -1,0 +1,146 @@
+use crate::{Error, Key, LockId, StorageKeys};
+
+/// The longest name, and how much of it is kept free. Shared with other programs, so they never change.
+const LIMIT: usize = 1000;
+const RESERVE: usize = 26;
+
+/// What everything is called in the server: locks, indexes of lock ids, fence counters and channels.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    keys: StorageKeys,
+    /// What every name starts with: the prefix and a colon, or nothing.
+    start: String,
+    /// What the name of a counter would be for a user's key: reserved.
+    counters: String,
+}
+
+impl Names {
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the prefix is too long, or could be taken for that of the fence counters.
+    pub(super) fn new(prefix: &str) -> Result<Self, Error> {
+        let prefix = prefix.trim_end_matches(':');
+        if prefix.contains("fence:") || prefix.ends_with("fence") {
+            return Err(Error::invalid(
+                "the prefix contains `fence:` or ends in `fence`, which names the fence counters",
+            )
+            .with_hint("choose another prefix"));
+        }
+        if prefix.contains('\0') {
+            return Err(Error::invalid("the prefix contains a NUL character"));
+        }
+        let keys = StorageKeys::new(prefix, LIMIT, RESERVE)?;
+        let start = if prefix.is_empty() { String::new() } else { format!("{prefix}:") };
+        // Indexes are looked for by their plain name, also inside the server.
+        if start.len() + "id:".len() + LockId::LEN + RESERVE > LIMIT {
+            return Err(Error::invalid("the prefix is too long for this store").with_hint("choose a shorter prefix"));
+        }
+        Ok(Self { keys, counters: format!("fence:{prefix}"), start })
+    }
+
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the key would get the name of an index or a counter.
+    pub(super) fn lock(&self, key: &Key) -> Result<String, Error> {
+        let text = key.as_str();
+        let index = text.strip_prefix("id:").is_some_and(|id| id.parse::<LockId>().is_ok());
+        if index || text.starts_with(&self.counters) {
+            return Err(Error::invalid("the key has the form of a name that this store keeps for itself")
+                .with_hint("keys must not be `id:` and a lock id, nor start with `fence:` and the store's prefix"));
+        }
+        self.keys.lock(key)
+    }
+
+    /// The counter of the lock named `lock`.
+    pub(super) fn fence(&self, lock: &str) -> Result<String, Error> {
+        self.keys.fence(lock)
+    }
+
+    /// The entry that leads from a lock id to its lock.
+    pub(super) fn index(&self, id: &LockId) -> String {
+        format!("{}{}", self.indexes(), id.expose())
+    }
+
+    /// What the names of indexes start with.
+    pub(super) fn indexes(&self) -> String {
+        format!("{}id:", self.start)
+    }
+
+    /// The channel that tells of the release of the lock named `lock`. The scripts make the same.
+    pub(super) fn freed(lock: &str) -> String {
+        format!("{lock}:freed")
+    }
+
+    /// The channel that tells of locks taken from their holders.
+    pub(super) fn taken(&self) -> String {
+        format!("{}taken", self.start)
+    }
+
+    /// What every name starts with.
+    pub(super) fn start(&self) -> &str {
+        &self.start
+    }
+
+    /// A pattern that the names of all locks match whose keys start with `prefix`, and few others.
+    pub(super) fn pattern(&self, prefix: &str) -> String {
+        // A long name is a hash, which shows nothing of its key.
+        let plain = self.start.len() + Key::MAX_BYTES + RESERVE <= LIMIT;
+        let mut pattern = escape(&self.start);
+        if plain {
+            pattern.push_str(&escape(prefix));
+        }
+        pattern.push('*');
+        pattern
+    }
+}
+
+/// `text` as a pattern that matches only itself.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    fn key(text: &str) -> Key {
+        Key::new(text).unwrap()
+    }
+
+    #[test]
+    fn reserved_prefixes_and_keys_are_refused() {
+        for prefix in ["fence", "my-fence", "a:fence:b", "fence:", "fence::", &"p".repeat(949)] {
+            assert_eq!(Names::new(prefix).unwrap_err().code(), ErrorCode::InvalidArgument, "{prefix}");
+        }
+        let names = Names::new("app:").unwrap();
+        for reserved in ["id:AAAAAAAAAAAAAAAAAAAAAA", "fence:app:order", "fence:app"] {
+            assert_eq!(names.lock(&key(reserved)).unwrap_err().code(), ErrorCode::InvalidArgument, "{reserved}");
+        }
+        for ordinary in ["id:order", "id:AAAAAAAAAAAAAAAAAAAAA", "fence:order", "x:fence:app"] {
+            assert_eq!(names.lock(&key(ordinary)).unwrap(), format!("app:{ordinary}"));
+        }
+        assert!(Names::new("").unwrap().lock(&key("fence:anything")).is_err(), "without a prefix");
+        assert!(Names::new(&"p".repeat(948)).unwrap().lock(&key("order")).is_ok());
+    }
+
+    #[test]
+    fn names_are_those_of_the_shared_layout() {
+        let names = Names::new("syncguard").unwrap();
+        let id: LockId = "abcdefghijklmnopqrstuv".parse().unwrap();
+        let lock = names.lock(&key("payment:123")).unwrap();
+        assert_eq!(lock, "syncguard:payment:123");
+        assert_eq!(names.fence(&lock).unwrap(), "syncguard:fence:syncguard:payment:123");
+        assert_eq!(names.index(&id), "syncguard:id:abcdefghijklmnopqrstuv");
+        assert_eq!(names.pattern("a*b"), "syncguard:a\\*b*");
+        let long = Names::new(&"p".repeat(500)).unwrap();
+        assert_eq!(long.pattern("a"), format!("{}:*", "p".repeat(500)), "hashed names show no key");
+    }
+}

@@ -1,0 +1,292 @@
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{
+    Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, TlsCertificates,
+};
+
+use super::error::translate;
+use super::options::RedisOptions;
+use super::server::{Place, Server};
+use crate::Error;
+
+/// A peer that is gone without a word is noticed after this long.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// The schemes of URLs for this store.
+pub(crate) const SCHEMES: [&str; 7] =
+    ["redis", "rediss", "valkey", "valkeys", "unix", "redis+sentinel", "rediss+sentinel"];
+
+/// What a URL is made of.
+struct Parts<'a> {
+    scheme: &'a str,
+    user_info: Option<&'a str>,
+    hosts: &'a str,
+    path: &'a str,
+}
+
+/// Where the server is, and the options with what the URL says.
+pub(super) fn parse(url: &str, mut options: RedisOptions) -> Result<(Server, RedisOptions), Error> {
+    let (address, query) = split_query(url);
+    read_query(query, &mut options)?;
+    let place = match split(address)? {
+        Parts { scheme: "unix", .. } => Place::Hosts(vec![socket(address, query)?]),
+        parts if parts.scheme.ends_with("+sentinel") => sentinels(&parts, &options)?,
+        parts => Place::Hosts(hosts(&parts, parts.user_info, parts.path, &options)?),
+    };
+    let server = Server { place, timeout: options.timeout };
+    Ok((server, options))
+}
+
+/// A password may contain question marks, though it should not, so the query is looked for behind it.
+fn split_query(url: &str) -> (&str, &str) {
+    let start = url.rfind('@').unwrap_or(0);
+    match url[start..].find('?') {
+        Some(at) => (&url[..start + at], &url[start + at + 1..]),
+        None => (url, ""),
+    }
+}
+
+fn split(address: &str) -> Result<Parts<'_>, Error> {
+    let (scheme, rest) = address.split_once(':').ok_or_else(|| unusable("has no scheme"))?;
+    if scheme == "unix" {
+        return Ok(Parts { scheme, user_info: None, hosts: "", path: rest });
+    }
+    let rest = rest.strip_prefix("//").ok_or_else(|| unusable("has no // before the host"))?;
+    let (user_info, rest) = match rest.rsplit_once('@') {
+        Some((user_info, rest)) => (Some(user_info), rest),
+        None => (None, rest),
+    };
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if hosts.is_empty() {
+        return Err(unusable("names no host"));
+    }
+    Ok(Parts { scheme, user_info, hosts, path })
+}
+
+fn hosts(parts: &Parts<'_>, user_info: Option<&str>, path: &str, options: &RedisOptions) -> Result<Vec<Client>, Error> {
+    let scheme = parts.scheme.trim_end_matches("+sentinel");
+    let user_info = user_info.map(|user_info| format!("{user_info}@")).unwrap_or_default();
+    parts.hosts.split(',').map(|host| client(&format!("{scheme}://{user_info}{host}/{path}"), options)).collect()
+}
+
+/// `redis+sentinel://user:password@sentinel:26379,sentinel:26379/name/database`: the credentials are those of the servers.
+fn sentinels(parts: &Parts<'_>, options: &RedisOptions) -> Result<Place, Error> {
+    let (name, database) = parts.path.split_once('/').unwrap_or((parts.path, ""));
+    if name.is_empty() {
+        return Err(unusable("names no primary")
+            .with_hint("for example redis+sentinel://sentinel-1:26379,sentinel-2:26379/mymaster"));
+    }
+    let with_port = |host: &str| match host.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
+        _ => format!("{host}:26379"),
+    };
+    let named: Vec<String> = parts.hosts.split(',').map(with_port).collect();
+    let doors = Parts { hosts: &named.join(","), ..*parts };
+    let credentials = |client: Client| {
+        let info = client.get_connection_info();
+        let mut settings = info.redis_settings().clone();
+        if let Some(user) = &options.sentinel_user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &options.sentinel_password {
+            settings = settings.set_password(password);
+        }
+        Client::open(info.clone().set_redis_settings(settings)).map_err(|error| translate(error, false))
+    };
+    let sentinels = hosts(&doors, None, "", options)?.into_iter().map(credentials).collect::<Result<_, _>>()?;
+    let primary = Parts { hosts: "primary", ..*parts };
+    let primary = Box::new(hosts(&primary, parts.user_info, database, options)?.remove(0));
+    let name = decode(name)?;
+    Ok(Place::Sentinels { sentinels, name, primary })
+}
+
+/// A socket in the file system; the driver reads `db`, `user` and `pass` from the query.
+fn socket(address: &str, query: &str) -> Result<Client, Error> {
+    let path = address.trim_start_matches("unix:");
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if !path.starts_with('/') {
+        return Err(unusable("names no socket").with_hint("for example unix:///run/redis/redis.sock?db=0"));
+    }
+    let kept = query.split('&').filter(|option| FOR_SOCKETS.iter().any(|name| option.starts_with(name)));
+    let url = format!("unix://{path}?{}", kept.collect::<Vec<_>>().join("&"));
+    client(&url, &RedisOptions::default())
+}
+
+const FOR_SOCKETS: [&str; 3] = ["db=", "user=", "pass="];
+
+fn client(url: &str, options: &RedisOptions) -> Result<Client, Error> {
+    let wrong = |error| translate(error, false);
+    let info = url.into_connection_info().map_err(wrong)?;
+    if matches!(info.addr(), redis::ConnectionAddr::TcpTls { insecure: true, .. }) {
+        return Err(unusable("asks for TLS without trust").with_hint("name the server's authority with ?ca=FILE"));
+    }
+    let info = settings(info);
+    if !matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. }) {
+        if options.tls != Default::default() {
+            return Err(unusable("has TLS options but no TLS").with_hint("use rediss:// instead of redis://"));
+        }
+        return Client::open(info).map_err(wrong);
+    }
+    install_cryptography();
+    Client::build_with_tls(info, certificates(options)?).map_err(|source| {
+        Error::invalid("a certificate or key for TLS cannot be used")
+            .with_hint("they must be in PEM format")
+            .with_source(source)
+    })
+}
+
+fn settings(info: ConnectionInfo) -> ConnectionInfo {
+    let tcp = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3).with_retries(3));
+    let redis: RedisConnectionInfo = info
+        .redis_settings()
+        .clone()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name("leasehold", env!("CARGO_PKG_VERSION"));
+    info.set_tcp_settings(tcp).set_redis_settings(redis)
+}
+
+/// The TLS library needs one implementation of cryptography for the whole process. A program that chose one keeps it.
+fn install_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Another thread may have been faster.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+fn certificates(options: &RedisOptions) -> Result<TlsCertificates, Error> {
+    let read = |path: &std::path::Path| {
+        std::fs::read(path).map_err(|source| {
+            Error::invalid("a file for TLS cannot be read")
+                .with_hint("check the options ca, cert and key")
+                .with_source(source)
+        })
+    };
+    let tls = &options.tls;
+    let client_tls = match (&tls.cert, &tls.key) {
+        (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
+        (None, None) => None,
+        _ => return Err(unusable("has only one of cert and key").with_hint("a certificate comes with its private key")),
+    };
+    Ok(TlsCertificates { client_tls, root_cert: tls.ca.as_deref().map(read).transpose()? })
+}
+
+fn read_query(query: &str, options: &mut RedisOptions) -> Result<(), Error> {
+    for option in query.split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        let value = decode(value)?;
+        match name {
+            "prefix" => options.prefix = value,
+            "timeout" => options.timeout = seconds(&value)?,
+            "ca" => options.tls.ca = Some(value.into()),
+            "cert" => options.tls.cert = Some(value.into()),
+            "key" => options.tls.key = Some(value.into()),
+            "sentinel_user" => options.sentinel_user = Some(value),
+            "sentinel_password" => options.sentinel_password = Some(value),
+            "db" | "user" | "pass" => {}
+            _ => {
+                return Err(unusable("has an option this build does not know").with_hint(
+                    "the known ones are: prefix, timeout, ca, cert, key, sentinel_user, sentinel_password; and for sockets: db, user, pass",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A number of seconds, with or without a fraction.
+fn seconds(text: &str) -> Result<Duration, Error> {
+    let parsed = text.trim_end_matches('s').parse::<f64>().ok().and_then(|time| Duration::try_from_secs_f64(time).ok());
+    parsed
+        .filter(|time| (Duration::from_millis(1)..=Duration::from_secs(3600)).contains(time))
+        .ok_or_else(|| unusable("has a timeout that is not between 0.001 and 3600 seconds"))
+}
+
+fn decode(text: &str) -> Result<String, Error> {
+    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| unusable("is not UTF-8"))?;
+    Ok(decoded.into_owned())
+}
+
+fn unusable(why: &str) -> Error {
+    Error::invalid(format!("the store's URL {why}")).with_hint("for example redis://127.0.0.1:6379/0?prefix=app")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    fn parsed(url: &str) -> (Server, RedisOptions) {
+        parse(url, RedisOptions::default()).unwrap_or_else(|error| panic!("{url}: {error} ({:?})", error.hint()))
+    }
+
+    fn info(url: &str) -> ConnectionInfo {
+        match parsed(url).0.place {
+            Place::Hosts(mut hosts) => hosts.remove(0).get_connection_info().clone(),
+            Place::Sentinels { primary, .. } => primary.get_connection_info().clone(),
+        }
+    }
+
+    #[test]
+    fn hosts_users_databases_and_options_are_understood() {
+        let found = info("redis://me:p%40ss@db.example:7000/3?prefix=app");
+        assert_eq!(found.addr().to_string(), "db.example:7000");
+        let redis = found.redis_settings();
+        assert_eq!((redis.username(), redis.password(), redis.db()), (Some("me"), Some("p@ss"), 3));
+        assert_eq!(info("redis://[::1]:7000").addr().to_string(), "::1:7000");
+        assert_eq!(info("valkey://host").addr().to_string(), "host:6379");
+        assert_eq!(info("unix:///run/redis.sock?db=2&prefix=x").redis_settings().db(), 2);
+        assert_eq!(info("unix:/run/redis.sock").addr().to_string(), "/run/redis.sock");
+        assert!(matches!(info("rediss://host").addr(), redis::ConnectionAddr::TcpTls { insecure: false, .. }));
+
+        let options = parsed("redis://h?prefix={locks}&timeout=2.5").1;
+        assert_eq!((options.prefix.as_str(), options.timeout), ("{locks}", Duration::from_millis(2500)));
+        assert_eq!(parsed("redis://h?prefix=a%3Ab%26c").1.prefix, "a:b&c");
+        let Place::Hosts(nodes) = parsed("redis://:secret@a:1,b:2,c:3/0").0.place else { panic!("hosts") };
+        assert_eq!(nodes.len(), 3);
+        assert!(nodes.iter().all(|node| node.get_connection_info().redis_settings().password() == Some("secret")));
+    }
+
+    #[test]
+    fn sentinels_have_credentials_of_their_own() {
+        let url = "redis+sentinel://me:secret@s1,s2:5000/mymaster/4?sentinel_password=other";
+        let Place::Sentinels { sentinels, name, primary } = parsed(url).0.place else { panic!("sentinels") };
+        let addresses: Vec<_> =
+            sentinels.iter().map(|sentinel| sentinel.get_connection_info().addr().to_string()).collect();
+        assert_eq!(addresses, ["s1:26379", "s2:5000"]);
+        assert_eq!(sentinels[0].get_connection_info().redis_settings().password(), Some("other"));
+        assert_eq!(sentinels[0].get_connection_info().redis_settings().username(), None);
+        assert_eq!(name, "mymaster");
+        let redis = primary.get_connection_info().redis_settings();
+        assert_eq!((redis.username(), redis.password(), redis.db()), (Some("me"), Some("secret"), 4));
+    }
+
+    #[test]
+    fn the_rest_is_refused_without_repeating_it() {
+        for wrong in [
+            "redis:secret",
+            "redis://",
+            "redis:///0",
+            "redis://host:secret",
+            "redis://host/secret",
+            "redis://host?secret=1",
+            "redis://host?timeout=0",
+            "redis://host?timeout=secret",
+            "redis://host?ca=/secret",
+            "redis://host?prefix=%ff",
+            "rediss://host?ca=/no/such/secret",
+            "rediss://host?cert=/secret",
+            "rediss://host/#insecure",
+            "redis+sentinel://host",
+            "unix:secret",
+            "redis://0.0.0.0",
+        ] {
+            let error = parse(wrong, RedisOptions::default()).err().unwrap_or_else(|| panic!("{wrong} is refused"));
+            assert_eq!(error.code(), ErrorCode::InvalidArgument, "{wrong}");
+            assert!(error.hint().is_some() && !error.to_string().contains("secret"), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Private servers for tests and benchmarks: each on a free port, in a directory of its own, gone when it is dropped.
+//!
+//! - [`Redis`]: one server, with a password, TLS, persistence or a primary to replicate if asked;
+//!   [`RedisCluster`] and [`RedisSentinel`] are several of them that know each other.
+//! - [`Certificates`]: what a server and its client need to speak TLS.
+//! - [`Proxy`]: stands between a client and any server, and cuts, stalls or garbles at a chosen request.
+//!
+//! ```
+//! use test_servers::{Proxy, Redis};
+//!
+//! let redis = Redis::start();
+//! assert_eq!(redis.cli(&["SET", "greeting", "hello"]), "OK");
+//!
+//! let proxy = Proxy::start(redis.address());
+//! let cut = proxy.cut_after(b"INCR");
+//! // A client of `proxy.address()` now loses the answer to its first INCR.
+//! assert!(!cut.fired());
+//! ```
+//!
+//! Nothing here needs a runtime: calls block, and are fine in a test whether it is asynchronous or not. Everything
+//! takes `&self`, so that a server can be shared between threads.
+//!
+//! A server that is not installed, does not start or does not answer is a panic that says what to do. No test is ever
+//! skipped for it.
+//!
+//! No server outlives the process that started it, even one that is killed: a watchdog sees to it.
+//!
+//! Runs on Linux, where it reads `/proc` and reserves ports by names that the kernel forgets with the process.
+
+mod certificates;
+mod patience;
+mod port;
+mod process;
+mod proxy;
+mod redis;
+mod watchdog;
+
+pub use certificates::Certificates;
+pub use proxy::{Counts, Proxy, Rule};
+pub use redis::{Redis, RedisBuilder, RedisCluster, RedisSentinel, SlotMove};
