@@ -9,6 +9,7 @@ mod loss;
 mod reference;
 mod scripts;
 mod signals;
+mod store;
 mod store_trouble;
 mod support;
 mod terminal;

@@ -14,11 +14,14 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// A directory with a store of its own.
 pub(crate) struct Place {
     directory: TempDir,
+    store: crate::store::Store,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { directory: TempDir::new().unwrap() }
+        let directory = TempDir::new().unwrap();
+        let store = crate::store::Store::new(directory.path());
+        Self { directory, store }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -26,7 +29,7 @@ impl Place {
     }
 
     pub(crate) fn store(&self) -> String {
-        format!("sqlite:{}", self.path("locks.db").display())
+        self.store.url()
     }
 
     /// The command, in this directory and on this store, with nothing else in its environment that it could heed.

@@ -1,0 +1,16 @@
+use std::path::{Path, PathBuf};
+
+/// Locks in a file of the test's directory.
+pub(crate) struct Store {
+    file: PathBuf,
+}
+
+impl Store {
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self { file: directory.join("locks.db") }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.file.display())
+    }
+}

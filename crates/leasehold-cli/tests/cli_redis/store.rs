@@ -1,0 +1,16 @@
+use std::path::Path;
+
+/// Locks in a server of the test's own.
+pub(crate) struct Store {
+    server: test_servers::Redis,
+}
+
+impl Store {
+    pub(crate) fn new(_: &Path) -> Self {
+        Self { server: test_servers::Redis::start() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
+    }
+}
