@@ -149,21 +149,5 @@ fn hand_over(runtime: &tokio::runtime::Runtime) {
 fn partner(path: &Path) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let locks = Locks::new(runtime.block_on(Sqlite::open(path)).unwrap());
-    for line in std::io::stdin().lines() {
-        assert_eq!(line.unwrap(), "wait");
-        let guard = runtime.block_on(async {
-            let (seen, mut held) = tokio::sync::mpsc::unbounded_channel();
-            let request = locks.lock("baton").wait_forever().on_contention(move |_| {
-                let _ = seen.send(());
-            });
-            let waiter = tokio::spawn(request.acquire());
-            // Seen twice: once before it has subscribed, once after.
-            held.recv().await;
-            held.recv().await;
-            println!("waiting");
-            waiter.await.unwrap().unwrap()
-        });
-        println!("got it");
-        runtime.block_on(guard.release()).unwrap();
-    }
+    leasehold_bench::take_turns(&runtime, &locks);
 }

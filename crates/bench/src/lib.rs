@@ -1,6 +1,9 @@
-//! What the benchmarks share: timing in interleaved rounds.
+//! What the benchmarks share: timing in interleaved rounds, and the partner of a hand-over.
 
 use std::time::{Duration, Instant};
+
+use leasehold::Locks;
+use tokio::runtime::Runtime;
 
 /// Something to be timed: runs a number of operations and returns how long they took.
 pub struct Contestant<'a> {
@@ -46,4 +49,31 @@ pub fn compete(contestants: &mut [Contestant<'_>], rounds: usize, operations: u6
 fn median(mut times: Vec<u128>) -> f64 {
     times.sort_unstable();
     times[times.len() / 2] as f64
+}
+
+/// The partner in a hand-over, in a process of its own: for each line on its standard input it waits for the lock, says when
+/// it sleeps and when it got it, and gives it back.
+///
+/// # Panics
+///
+/// When anything goes wrong: it is part of a measurement.
+#[allow(clippy::unwrap_used)]
+pub fn take_turns(runtime: &Runtime, locks: &Locks) {
+    for line in std::io::stdin().lines() {
+        assert_eq!(line.unwrap(), "wait");
+        let guard = runtime.block_on(async {
+            let (seen, mut held) = tokio::sync::mpsc::unbounded_channel();
+            let request = locks.lock("baton").wait_forever().on_contention(move |_| {
+                let _ = seen.send(());
+            });
+            let waiter = tokio::spawn(request.acquire());
+            // Seen twice: once before it has subscribed, once after.
+            held.recv().await;
+            held.recv().await;
+            println!("waiting");
+            waiter.await.unwrap().unwrap()
+        });
+        println!("got it");
+        runtime.block_on(guard.release()).unwrap();
+    }
 }

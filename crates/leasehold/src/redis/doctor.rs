@@ -237,6 +237,13 @@ fn version(info: &HashMap<String, String>) -> Check {
     };
     let mut numbers = found.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
     let found_version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if info.get("arch_bits").is_some_and(|bits| bits != "64") {
+        return Check::new(
+            "redis",
+            Verdict::Fail,
+            format!("{name} {found} for 32 bits, whose scripts cannot count high enough"),
+        );
+    }
     let verdict = if found_version >= OLDEST { Verdict::Ok } else { Verdict::Fail };
     Check::new("redis", verdict, format!("{name} {found}"))
 }

@@ -28,7 +28,7 @@ use crate::backend::{
     LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
 };
 use crate::sync::lock;
-use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
+use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, TIME_TOLERANCE, Timestamp, Ttl};
 
 pub use options::{RedisOptions, RedisTls};
 pub(crate) use url::SCHEMES;
@@ -171,14 +171,16 @@ impl Backend for Redis {
             let millis = u64::try_from(time.as_millis()).unwrap_or(LARGEST);
             millis.min(LARGEST).to_string()
         });
+        let (ttl, life) = lifetime(request.ttl);
         let arguments = [
             request.lock_id.expose(),
-            &request.ttl.as_millis().to_string(),
+            &ttl,
+            &life,
             &key,
             &rest,
+            &names.taken(),
             heir,
             stuck_after.as_deref().unwrap_or_default(),
-            &names.taken(),
         ];
         let answer: Value =
             self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;
@@ -196,7 +198,8 @@ impl Backend for Redis {
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
         let index = self.names().index(id);
-        let arguments = [id.expose(), &ttl.as_millis().to_string()];
+        let (ttl, life) = lifetime(ttl);
+        let arguments = [id.expose(), &ttl, &life];
         let answer: i64 = self.run(Operation::Extend, &script::EXTEND, &[&index], &arguments).await?;
         Ok(match u64::try_from(answer) {
             Ok(expiry) if expiry > 0 => Extend::Extended { expires_at: Timestamp::from_millis(expiry) },
@@ -273,6 +276,12 @@ fn understand(answer: Value, request: &AcquireRequest) -> Result<Acquire, Error>
         }
         _ => Err(strange()),
     }
+}
+
+/// A ttl, and how long the server keeps the record: until nobody needs to respect it any more.
+fn lifetime(ttl: Ttl) -> (String, String) {
+    let tolerance = u64::try_from(TIME_TOLERANCE.as_millis()).unwrap_or(u64::MAX);
+    (ttl.as_millis().to_string(), ttl.as_millis().saturating_add(tolerance).to_string())
 }
 
 fn absent(answer: i64) -> Absence {

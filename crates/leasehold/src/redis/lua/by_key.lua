@@ -1,3 +1,3 @@
 -- KEYS  lock. Returns {now, record or nil}.
 
-return {now, redis.call('GET', KEYS[1])}
+return {now, call('GET', KEYS[1])}

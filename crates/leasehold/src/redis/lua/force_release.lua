@@ -1,6 +1,6 @@
 -- KEYS  lock. ARGV  what the indexes of lock ids start with, channel of taken locks. Returns the record that was ended, if any.
 
-local raw = redis.call('GET', KEYS[1])
+local raw = call('GET', KEYS[1])
 if not raw then
   return false
 end
@@ -11,7 +11,7 @@ end
 if not live(expires) then
   return false
 end
-redis.call('DEL', KEYS[1], ARGV[1] .. id)
+call('DEL', KEYS[1], ARGV[1] .. id)
 redis.pcall('PUBLISH', KEYS[1] .. ':freed', '')
 redis.pcall('PUBLISH', ARGV[2], 'R' .. id)
 return raw

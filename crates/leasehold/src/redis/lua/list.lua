@@ -11,7 +11,7 @@ if #ARGV > 3 then
     names[#names + 1] = ARGV[i]
   end
 else
-  local step = redis.call('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', ARGV[3])
+  local step = call('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', ARGV[3])
   cursor = step[1]
   names = step[2]
 end
@@ -19,7 +19,7 @@ end
 local found = {}
 for first = 1, #names, MOST do
   local last = math.min(first + MOST - 1, #names)
-  local values = redis.call('MGET', unpack(names, first, last))
+  local values = call('MGET', unpack(names, first, last))
   for i = 1, last - first + 1 do
     local raw = values[i]
     if raw and string.sub(raw, 1, 1) == '{' then

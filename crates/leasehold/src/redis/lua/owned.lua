@@ -1,12 +1,13 @@
 -- Finds the lock of a lock id, for release and extend. KEYS  index of the lock id. ARGV  lock id, ...
--- `name` and `raw` are set below only if the lock is held with this id; `absence` says why not:
+-- Below, `raw` is set only if the lock is held with this id, and `name` is its name; `absence` says why it is not:
 -- 0 there is no such lock, -1 its time is over.
 
 local absence = 0
-local name = redis.call('GET', KEYS[1])
-local raw = name and redis.call('GET', name)
+local id, expires, rest
+local name = call('GET', KEYS[1])
+local raw = name and call('GET', name)
 if raw then
-  local id, expires = read(raw)
+  id, expires, rest = read(raw)
   if id ~= ARGV[1] then
     raw = false
   elseif not live(expires) then

@@ -3,7 +3,7 @@
 if not raw then
   return absence
 end
-redis.call('DEL', name, KEYS[1])
+call('DEL', name, KEYS[1])
 -- Whoever may not publish may still release.
 redis.pcall('PUBLISH', name .. ':freed', '')
 return 1
