@@ -2,6 +2,7 @@
 //!
 //! - [`Redis`]: one server, with a password, TLS, persistence or a primary to replicate if asked;
 //!   [`RedisCluster`] and [`RedisSentinel`] are several of them that know each other.
+//! - [`Postgres`]: one server, with a password or TLS if asked; [`PgBouncer`] pools connections to it.
 //! - [`Certificates`]: what a server and its client need to speak TLS.
 //! - [`Proxy`]: stands between a client and any server, and cuts, stalls or garbles at a chosen request.
 //!
@@ -27,14 +28,20 @@
 //!
 //! Runs on Linux, where it reads `/proc` and reserves ports by names that the kernel forgets with the process.
 
+mod account;
 mod certificates;
+mod family;
 mod patience;
+mod pgbouncer;
 mod port;
+mod postgres;
 mod process;
 mod proxy;
 mod redis;
 mod watchdog;
 
 pub use certificates::Certificates;
+pub use pgbouncer::{PgBouncer, PgBouncerBuilder};
+pub use postgres::{Postgres, PostgresBuilder};
 pub use proxy::{Counts, Proxy, Rule};
 pub use redis::{Redis, RedisBuilder, RedisCluster, RedisSentinel, SlotMove};

@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::family::{descendants, is_dead, state};
 use crate::patience::wait_until;
 use crate::watchdog::Watchdog;
 
@@ -21,7 +22,8 @@ const LOG_TAIL: usize = 20;
 
 /// One server process: how to start it, its directory and log, and the watchdog that ends it if we cannot.
 ///
-/// The server leads a process group of its own: signals that are meant to hit it whole hit its children too.
+/// The server leads a process group of its own: signals that are meant to hit it whole hit its children too, and those
+/// that have left the group are looked for.
 #[derive(Debug)]
 pub(crate) struct Process {
     command: Command,
@@ -84,31 +86,50 @@ impl Process {
         Ok(false)
     }
 
-    /// Stops it in its tracks. When this returns it does nothing any more.
+    /// Stops it in its tracks, with all its children. When this returns they do nothing any more.
     pub(crate) fn pause(&mut self) -> io::Result<()> {
         let pid = self.signal_group(Signal::SIGSTOP)?;
-        wait_until("the server to be paused", PATIENCE, || state(pid) == Some('T'))
+        wait_until("the server to be paused", PATIENCE, || state(pid) == Some('T'))?;
+        // Nobody is born any more.
+        let children = descendants(pid);
+        signal_all(&children, Signal::SIGSTOP);
+        wait_until("the server's children to be paused", PATIENCE, || {
+            children.iter().all(|child| state(*child) == Some('T') || is_dead(*child))
+        })
     }
 
     /// Lets it go on.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
+        if let Some(pid) = self.pid() {
+            signal_all(&descendants(pid), Signal::SIGCONT);
+        }
         self.signal_group(Signal::SIGCONT).map(drop)
     }
 
-    /// Ends it as a crash would, paused or not.
+    /// Ends it as a crash would, paused or not, with all its children.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
+        // While it is paused it neither makes more children nor buries any, so that their process ids stay theirs. One
+        // that cannot be paused is dead, and its children can only be trusted to notice.
+        let _ = self.pause();
         let Some(mut child) = self.child.take() else { return Ok(()) };
-        let group = group(child.id())?;
+        let children = descendants(child.id());
+        signal_all(&children, Signal::SIGKILL);
         // Already gone is as good. Not yet waited for, its process id cannot be anybody else's.
-        let _ = killpg(group, Signal::SIGKILL);
+        let _ = killpg(process_id(child.id())?, Signal::SIGKILL);
         self.watchdog.stand_down()?;
-        child.wait().map(drop)
+        child.wait()?;
+        wait_until("the server's children to be dead", PATIENCE, || children.iter().all(|child| is_dead(*child)))
     }
 
     /// Asks it to end, and waits until it has.
     pub(crate) fn stop(&mut self) -> io::Result<()> {
+        self.stop_by(Signal::SIGTERM)
+    }
+
+    /// Asks it to end by a signal of its choice, and waits until it has.
+    pub(crate) fn stop_by(&mut self, signal: Signal) -> io::Result<()> {
         let Some(pid) = self.pid() else { return Ok(()) };
-        kill(group(pid)?, Signal::SIGTERM)?;
+        kill(process_id(pid)?, signal)?;
         // Whoever is paused cannot hear.
         self.resume()?;
         let start = Instant::now();
@@ -147,7 +168,7 @@ impl Process {
         let Some(pid) = self.pid() else {
             return Err(io::Error::other(format!("{} does not run", self.program())));
         };
-        killpg(group(pid)?, signal)?;
+        killpg(process_id(pid)?, signal)?;
         Ok(pid)
     }
 
@@ -175,15 +196,21 @@ impl Drop for Process {
     }
 }
 
-fn group(pid: u32) -> io::Result<Pid> {
+/// What was asked of a server has to work.
+#[track_caller]
+pub(crate) fn expect<T>(what: &str, result: io::Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+fn process_id(pid: u32) -> io::Result<Pid> {
     i32::try_from(pid).map(Pid::from_raw).map_err(io::Error::other)
 }
 
-/// The kernel's letter for what a process does: `T` is stopped.
-fn state(pid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it, in parentheses, may itself contain some.
-    stat.rsplit_once(") ")?.1.chars().next()
+/// Whoever is gone already need not hear.
+fn signal_all(pids: &[u32], signal: Signal) {
+    for pid in pids.iter().filter_map(|pid| process_id(*pid).ok()) {
+        let _ = kill(pid, signal);
+    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,31 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Reads process ids until the pipe ends, which it does when this process lets go of it or is gone, however it went.
-/// Then kills the group of the last one, and removes the directory. An empty line stands for no process.
+/// Then kills the last one, its children and its group, and removes the directory. An empty line stands for no process.
+///
+/// The children are for PostgreSQL: they leave the group, and a paused one would not notice that its parent is dead. So
+/// is the shared memory, which the kernel keeps until it is removed, and of which it keeps only so many pieces: their
+/// number is the second in the seventh line of the server's own note.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
+directory=$1
 pid=
 while read -r line; do pid=$line; done
-if [ -n "$pid" ]; then kill -s KILL -- "-$pid"; fi
-rm -rf -- "$1"
+if [ -n "$pid" ]; then
+  kill -s STOP -- "-$pid"
+  for process in /proc/[0-9]*; do
+    { read -r stat <"$process/stat"; } || continue
+    set -- ${stat##*) }
+    if [ "$2" = "$pid" ]; then kill -s KILL "${process#/proc/}"; fi
+  done
+  kill -s KILL -- "-$pid"
+fi
+note=$directory/data/postmaster.pid
+if [ -f "$note" ]; then
+  { for i in 1 2 3 4 5 6; do read -r line; done; read -r key memory; } <"$note"
+  if [ -n "$memory" ]; then ipcrm -m "$memory"; fi
+fi
+rm -rf -- "$directory" || { sleep 1; rm -rf -- "$directory"; }
 "#;
 
 /// A shell that outlives this process by an instant, to kill the server that it left behind.
@@ -39,7 +57,7 @@ impl Watchdog {
         Ok(Self { shell })
     }
 
-    /// From now on this process group dies with us.
+    /// From now on this process dies with us, with its children and its group.
     pub(crate) fn guard(&mut self, pid: u32) -> io::Result<()> {
         self.tell(pid)
     }

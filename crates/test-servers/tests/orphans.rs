@@ -1,71 +1,131 @@
 //! A server does not outlive the process that started it, even when that is killed.
+//!
+//! This program is also the process that gets killed: with `VICTIM` set it starts a server and waits for its end.
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Write};
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::thread::sleep;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::thread::{sleep, spawn};
 use std::time::Duration;
 
+use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use test_servers::Redis;
+use test_servers::{PgBouncer, Postgres, Redis};
 
-/// The part of the killed process, which the tests below start by name.
-#[test]
-#[ignore = "waits to be killed"]
-fn start_a_server_and_wait() {
-    let fate = std::env::var("FATE").unwrap_or_default();
-    // The thread that starts the server is not the one that lives on.
-    let redis = std::thread::spawn(Redis::start).join().unwrap();
-    match fate.as_str() {
-        "paused" => redis.pause(),
+fn main() -> ExitCode {
+    if let Ok(victim) = std::env::var("VICTIM") {
+        let (server, fate) = victim.split_once(' ').unwrap();
+        start_a_server_and_wait(server, fate);
+        return ExitCode::FAILURE;
+    }
+    let mut trials = Vec::new();
+    for server in ["redis", "postgres", "pgbouncer"] {
+        for (name, fate, kill) in [
+            ("a_running_one_dies_with_its_owner", "running", kill as fn(&mut Child)),
+            ("a_paused_one_dies_with_its_owner", "paused", kill),
+            ("a_restarted_one_dies_with_its_owner", "restarted", kill),
+            ("a_paused_one_dies_when_the_whole_group_of_its_owner_is_killed", "paused", kill_group),
+            ("a_paused_one_dies_when_the_whole_group_of_its_owner_is_told_to_end", "paused", end_group),
+        ] {
+            trials.push(Trial::test(format!("{server}::{name}"), move || check(server, fate, kill)));
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// The part of the killed process. The thread that starts the server is not the one that lives on.
+fn start_a_server_and_wait(server: &str, fate: &str) {
+    match server {
+        "redis" => {
+            let redis = spawn(Redis::start).join().unwrap();
+            suffer(fate, || redis.pause(), || redis.kill(), || redis.restart());
+            wait_for_the_end(redis.socket().parent().unwrap(), &[redis.pid()]);
+        }
+        "postgres" => {
+            let postgres = spawn(Postgres::start).join().unwrap();
+            suffer(fate, || postgres.pause(), || postgres.kill(), || postgres.restart());
+            wait_for_the_end(postgres.socket_dir(), &postgres.pids());
+        }
+        _ => {
+            let postgres = spawn(Postgres::start).join().unwrap();
+            let pgbouncer = PgBouncer::start(&postgres, "transaction");
+            suffer(fate, || pgbouncer.pause(), || pgbouncer.kill(), || pgbouncer.restart());
+            let pids = [postgres.pids(), vec![pgbouncer.pid()]].concat();
+            wait_for_the_end(postgres.socket_dir(), &pids);
+        }
+    }
+}
+
+fn suffer(fate: &str, pause: impl FnOnce(), kill: impl FnOnce(), restart: impl FnOnce()) {
+    match fate {
+        "paused" => pause(),
         "restarted" => {
-            redis.kill();
-            redis.restart();
+            kill();
+            restart();
         }
         _ => {}
     }
-    let directory = redis.socket().parent().unwrap();
-    println!("\nserver {} {}", redis.pid(), directory.display());
-    std::io::stdout().flush().unwrap();
+}
+
+fn wait_for_the_end(directory: &Path, pids: &[u32]) {
+    let mut line = format!("server {}", directory.display());
+    for pid in pids {
+        write!(line, " {pid}").unwrap();
+    }
+    println!("{line}");
     sleep(Duration::from_secs(60));
 }
 
-fn check(fate: &str, kill: impl FnOnce(&mut Child)) {
-    let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "start_a_server_and_wait", "--ignored", "--nocapture"])
-        .env("FATE", fate)
+fn check(server: &str, fate: &str, kill: fn(&mut Child)) -> Result<(), Failed> {
+    let mut victim = Command::new(std::env::current_exe()?)
+        .env("VICTIM", format!("{server} {fate}"))
         .process_group(0)
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let server = read_server(victim.stdout.take().unwrap());
-    let alive = server.as_ref().is_some_and(|(server, directory)| is_alive(*server) && directory.exists());
+        .spawn()?;
+    let started = read_server(victim.stdout.take().unwrap());
+    let memory = started.as_ref().and_then(|(directory, _)| shared_memory(directory));
+    let alive = started.as_ref().is_some_and(|(directory, pids)| directory.exists() && pids.iter().any(is_alive));
     kill(&mut victim);
-    victim.wait().unwrap();
-    assert!(alive, "no server was started");
-    let (server, directory) = server.unwrap();
+    victim.wait()?;
+    let Some((directory, pids)) = started.filter(|_| alive) else { return Err("no server was started".into()) };
+    if memory.is_some() != (server != "redis") {
+        return Err("PostgreSQL, and only it, has shared memory".into());
+    }
     for _ in 0..1000 {
-        if !is_alive(server) && !directory.exists() {
-            return;
+        if !directory.exists() && !pids.iter().any(is_alive) && !memory.as_deref().is_some_and(is_kept) {
+            return Ok(());
         }
         sleep(Duration::from_millis(10));
     }
-    panic!("server {server} or {} is still there", directory.display());
+    let left: Vec<_> = pids.iter().filter(|pid| is_alive(pid)).collect();
+    Err(format!("processes {left:?}, shared memory {memory:?} or {} are still there", directory.display()).into())
 }
 
-fn read_server(output: ChildStdout) -> Option<(u32, PathBuf)> {
+fn read_server(output: ChildStdout) -> Option<(PathBuf, Vec<u32>)> {
     BufReader::new(output).lines().map_while(Result::ok).find_map(|line| {
-        let (pid, directory) = line.strip_prefix("server ")?.split_once(' ')?;
-        Some((pid.parse().ok()?, PathBuf::from(directory)))
+        let (directory, pids) = line.strip_prefix("server ")?.split_once(' ')?;
+        Some((PathBuf::from(directory), pids.split(' ').filter_map(|pid| pid.parse().ok()).collect()))
     })
 }
 
+/// The number of the piece of memory that PostgreSQL shares, which the kernel keeps until somebody removes it.
+fn shared_memory(directory: &Path) -> Option<String> {
+    let note = std::fs::read_to_string(directory.join("data/postmaster.pid")).ok()?;
+    note.lines().nth(6)?.split_whitespace().nth(1).map(str::to_owned)
+}
+
+fn is_kept(memory: &str) -> bool {
+    let all = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
+    all.lines().any(|line| line.split_whitespace().nth(1) == Some(memory))
+}
+
 /// Nobody may be there to bury it, so that a dead process can stay in the table.
-fn is_alive(pid: u32) -> bool {
+fn is_alive(pid: &u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }
@@ -75,31 +135,14 @@ fn kill(victim: &mut Child) {
 }
 
 /// As test runners do.
-fn kill_group(victim: &mut Child, signal: Signal) {
-    killpg(Pid::from_raw(i32::try_from(victim.id()).unwrap()), signal).unwrap();
+fn kill_group(victim: &mut Child) {
+    killpg(group(victim), Signal::SIGKILL).unwrap();
 }
 
-#[test]
-fn a_running_server_dies_with_its_owner() {
-    check("running", kill);
+fn end_group(victim: &mut Child) {
+    killpg(group(victim), Signal::SIGTERM).unwrap();
 }
 
-#[test]
-fn a_paused_server_dies_with_its_owner() {
-    check("paused", kill);
-}
-
-#[test]
-fn a_restarted_server_dies_with_its_owner() {
-    check("restarted", kill);
-}
-
-#[test]
-fn a_paused_server_dies_when_the_whole_group_of_its_owner_is_killed() {
-    check("paused", |victim| kill_group(victim, Signal::SIGKILL));
-}
-
-#[test]
-fn a_paused_server_dies_when_the_whole_group_of_its_owner_is_told_to_end() {
-    check("paused", |victim| kill_group(victim, Signal::SIGTERM));
+fn group(victim: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(victim.id()).unwrap())
 }
