@@ -1,9 +1,9 @@
 //! The store in a Redis server: through two handles of this process, through one here and one in another process, and with
-//! all layers around it. Every case has a server of its own.
+//! all layers around it. Every case has a server of its own. And in a cluster, which the cases of a process share.
 
 use std::error::Error;
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use leasehold::{Backend, FaultLayer, MetricsLayer, Redis, TelemetryLayer};
@@ -11,6 +11,7 @@ use leasehold_conformance::history::HistoryOptions;
 use leasehold_conformance::model::ModelConfig;
 use leasehold_conformance::remote::{self, Peer};
 use leasehold_conformance::{RealHarness, Suite, runner};
+use test_servers::RedisCluster;
 
 /// Set to the URL of a server, it makes this program serve the locks there instead of testing anything.
 const SERVE: &str = "LEASEHOLD_CONFORMANCE_SERVE";
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
     let one_process = shorter(Suite::new("redis", || harness(false)));
     let layers = shorter(Suite::new("redis_with_layers", layered));
     let other_process = Suite::new("redis_other_process", || harness(true));
-    runner::main(&[one_process, layers, other_process])
+    let cluster = shorter(Suite::new("redis_cluster", clustered));
+    runner::main(&[one_process, layers, other_process, cluster])
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -60,4 +62,24 @@ async fn layered() -> Result<RealHarness, Failure> {
     let store = TelemetryLayer::include_raw(MetricsLayer::new(store), true, |_| {});
     let peer = store.fork().await?;
     Ok(RealHarness::new(Arc::new(store), peer).keeping(server))
+}
+
+/// Two handles that know the way to the locks through different nodes only, neither of which has them.
+async fn clustered() -> Result<RealHarness, Failure> {
+    let cluster = shared_cluster();
+    let owner = cluster.slot_owner(cluster.slot_of("{locks}"));
+    let url = |node: usize| format!("{}?prefix={{locks}}", cluster.urls()[(owner + node) % 3]);
+    let (store, peer) = (Redis::connect(&url(1)).await?, Redis::connect(&url(2)).await?);
+    Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping(cluster))
+}
+
+/// The cluster of all cases that run in this process at the same time, because it takes two seconds to start.
+fn shared_cluster() -> Arc<RedisCluster> {
+    static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let cluster = Arc::new(RedisCluster::start());
+        *shared = Arc::downgrade(&cluster);
+        cluster
+    })
 }

@@ -29,13 +29,24 @@ impl LockId {
     /// The number of characters of every lock id.
     pub const LEN: usize = 22;
 
-    /// A new id from the operating system's secure random source.
+    /// A new id from the operating system's secure random source. It never starts with a hyphen, so that it can be an argument
+    /// of a command.
     ///
     /// # Errors
     ///
     /// [`Internal`](ErrorCode::Internal) if the operating system has no random bytes to give. There is no weaker
     /// fallback.
     pub fn random() -> Result<Self, Error> {
+        loop {
+            let id = Self::draw()?;
+            // A command would take it for an option.
+            if id.0[0] != b'-' {
+                return Ok(id);
+            }
+        }
+    }
+
+    fn draw() -> Result<Self, Error> {
         let mut bytes = [0u8; 16];
         getrandom::fill(&mut bytes).map_err(|source| {
             Error::new(ErrorCode::Internal, "the operating system gave no random bytes").with_source(source)

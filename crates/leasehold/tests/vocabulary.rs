@@ -239,3 +239,10 @@ proptest! {
         prop_assert_eq!(a == b, keys.fence(&name_a).unwrap() == keys.fence(&name_b).unwrap());
     }
 }
+
+#[test]
+fn a_new_lock_id_is_never_taken_for_an_option() {
+    for _ in 0..1000 {
+        assert!(!LockId::random().unwrap().expose().starts_with('-'));
+    }
+}

@@ -4,7 +4,7 @@ use redis::{Cmd, FromRedisValue};
 
 use super::server::Place;
 use super::{Redis, script};
-use crate::{Check, Error, Operation, Timestamp, Verdict};
+use crate::{Check, Error, ErrorCode, Operation, Timestamp, Verdict};
 
 /// The oldest version that has all we need.
 const OLDEST: (u32, u32) = (6, 0);
@@ -71,26 +71,27 @@ impl Redis {
 
     /// Tries every command that the scripts use, on a name and a channel of our own.
     async fn permissions(&self) -> Result<Check, Error> {
+        if let Some(check) = self.scripts().await {
+            return Ok(check);
+        }
         let names = self.names();
         let (probe, pattern) = (format!("{}doctor", names.start()), names.pattern("doctor"));
         let tried =
             self.link.run(Operation::Lookup, &script::PERMISSIONS, &[&probe], &[&names.taken(), &pattern]).await;
         let answers: Vec<String> = match tried {
             Ok(value) => redis::from_redis_value(value).unwrap_or_default(),
-            Err(error) if error.code() == crate::ErrorCode::AuthFailed => {
-                let rules = self.rules("+evalsha +eval");
-                return Ok(Check::new(
-                    "permissions",
-                    Verdict::Fail,
-                    format!("the user may not run scripts: grant {rules}"),
-                ));
+            // Scripts may be run, but not with this name.
+            Err(error) if error.code() == ErrorCode::AuthFailed => {
+                let detail = format!("missing: grant ~{}*", names.start());
+                return Ok(Check::new("permissions", Verdict::Fail, detail));
             }
             Err(error) => return Err(error),
         };
         let mut missing = Vec::new();
         for pair in answers.chunks_exact(2) {
             let (command, answer) = (pair[0].to_ascii_lowercase(), &pair[1]);
-            if !answer.contains("NOPERM") && !answer.contains("permission") {
+            let denied = ["NOPERM", "permission", "user executing the script"];
+            if !denied.iter().any(|word| answer.contains(word)) {
                 let detail =
                     format!("{command} does not work: {}", answer.split_whitespace().next().unwrap_or_default());
                 return Ok(Check::new("permissions", Verdict::Fail, detail));
@@ -114,29 +115,52 @@ impl Redis {
         })
     }
 
-    fn rules(&self, commands: &str) -> String {
+    /// What is wrong if scripts cannot be run by hash or by source.
+    async fn scripts(&self) -> Option<Check> {
+        let mut missing = Vec::new();
+        for (command, script, rule) in [("EVALSHA", "0".repeat(40), "+evalsha"), ("EVAL", "return 1".into(), "+eval")] {
+            let mut command = redis::cmd(command);
+            command.arg(script).arg(0);
+            if self.link.query(&command).await.is_err_and(|error| error.code() == ErrorCode::AuthFailed) {
+                missing.push(rule);
+            }
+        }
         let start = self.names().start();
-        format!(
-            "{commands} +time +get +set +mget +del +scan +publish +subscribe +unsubscribe +ping ~{start}* &{start}*"
-        )
+        let detail = match missing[..] {
+            [] => return None,
+            [rule] => format!("missing: grant {rule}"),
+            _ => format!(
+                "the user may not run scripts: grant +evalsha +eval +time +get +set +mget +del +scan +publish +subscribe \
+                 +unsubscribe +ping ~{start}* &{start}*"
+            ),
+        };
+        Some(Check::new("permissions", Verdict::Fail, detail))
     }
 
     /// Whether wake-ups can be received.
     async fn listening(&self) -> Check {
-        let channel = format!("{}doctor", self.names().start());
+        let start = self.names().start();
+        let channel = format!("{start}doctor");
+        let mut step = String::new();
         let listen = async {
             let mut connection = self.link.server.connect(None).await?;
-            connection.commands.subscribe(&channel).await?;
+            let subscribed = connection.commands.subscribe(&channel).await;
+            if let Err(error) = &subscribed {
+                let of_channel = error.detail().is_some_and(|detail| detail.contains("channel"));
+                step = if of_channel { format!("&{start}*") } else { "+subscribe".to_owned() };
+            }
+            subscribed?;
+            step = "+ping".to_owned();
+            redis::cmd("PING").exec_async(&mut connection.commands).await?;
+            step = "+unsubscribe".to_owned();
             connection.commands.unsubscribe(&channel).await
         };
         match listen.await {
-            Ok(()) => Check::new("wake-ups", Verdict::Ok, "the server tells of released locks"),
+            Ok(()) => Check::new("listening", Verdict::Ok, "the server tells of released locks"),
             Err(error) if error.code() == Some("NOPERM") => {
-                let start = self.names().start();
-                let detail = format!("waiting has to poll: grant +subscribe +unsubscribe &{start}*");
-                Check::new("wake-ups", Verdict::Warn, detail)
+                Check::new("listening", Verdict::Warn, format!("waiting has to poll: grant {step}"))
             }
-            Err(_) => Check::new("wake-ups", Verdict::Warn, "no second connection to the server: waiting has to poll"),
+            Err(_) => Check::new("listening", Verdict::Warn, "no second connection to the server: waiting has to poll"),
         }
     }
 

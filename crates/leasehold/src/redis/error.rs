@@ -143,20 +143,30 @@ fn failure(error: &RedisError) -> Description {
     }
 }
 
-const REACHABLE: &str = "check that the server is up and that this host can reach it";
+/// A server that wants TLS hangs up on those who do not speak it, and one that does not waits for more.
+const REACHABLE: &str =
+    "check that the server is up, that this host can reach it, and whether it wants TLS (rediss://) or not (redis://)";
 
 const NO_TLS: (&str, &str) = (
     "no trusted TLS connection can be made",
     "check that the server speaks TLS, that its certificate is valid for this host name, and the ca, cert and key options",
 );
 
-/// The code of an answer of the server. Before version 7, errors inside a script come wrapped in another one.
+/// The code of an answer of the server. Before version 7, errors inside a script come wrapped in another one; from then on
+/// some have no code of their own.
 fn code_of(error: &RedisError) -> Option<&str> {
     let code = error.code()?;
     if code != "ERR" {
         return Some(code);
     }
     let detail = error.detail().unwrap_or_default();
+    if detail.contains("user executing the script") || detail.contains("ACL failure in script") {
+        return Some("NOPERM");
+    }
+    // Half of a lock is on another node. Scripts look at all of it before they write.
+    if detail.contains("non local key in a cluster node") {
+        return Some("TRYAGAIN");
+    }
     if !detail.contains("Error running script") {
         return Some(code);
     }
@@ -177,7 +187,11 @@ fn lost(kind: std::io::ErrorKind) -> bool {
 
 /// Whether the server says that somebody else is in charge, so that the connection leads to the wrong place.
 pub(super) fn wrong_server(error: &RedisError) -> bool {
-    matches!(code_of(error), Some("READONLY" | "MASTERDOWN" | "CLUSTERDOWN" | "MOVED"))
+    is_replica(error) || matches!(code_of(error), Some("CLUSTERDOWN" | "MOVED"))
+}
+
+pub(super) fn is_replica(error: &RedisError) -> bool {
+    matches!(code_of(error), Some("READONLY" | "MASTERDOWN"))
 }
 
 #[cfg(test)]
@@ -225,6 +239,9 @@ mod tests {
             ),
             ("ERR Error running script (call to f_1): @user_script:9: READONLY You can't", ServiceUnavailable),
             ("ERR Error running script (call to f_1): @user_script:9: WRONGTYPE Operation", Internal),
+            ("ERR The user executing the script can't run this command or subcommand script: 1", AuthFailed),
+            ("ERR ACL failure in script: User app has no permissions to run the 'set' command", AuthFailed),
+            ("ERR Script attempted to access a non local key in a cluster node script: 1", ServiceUnavailable),
         ] {
             let error = translate(server(line), true);
             assert_eq!(error.code(), code, "{line}");

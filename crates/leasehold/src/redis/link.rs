@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::error::{translate, wrong_server};
+use super::error::{is_replica, translate, wrong_server};
 use super::script::Script;
 use super::server::{Address, Connection, Server};
 use crate::sync::lock;
@@ -12,6 +12,9 @@ use crate::{Error, Operation};
 
 /// How often one request follows the directions of a cluster before it gives up.
 const MOST_HOPS: usize = 3;
+
+/// The last argument of a script that runs on a node which may have only half of our locks yet.
+const ASKING: &str = "asking";
 
 /// A connection on which requests were given up, and nothing was heard for this long, is taken for dead.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -81,7 +84,10 @@ impl Link {
                 Err(Failure::Redis(error, _)) if error.code() == Some("MOVED") && hops < MOST_HOPS => {
                     *lock(&self.moved_to) = address(&error);
                 }
-                Err(Failure::Redis(error, _)) if error.code() == Some("ASK") && hops < MOST_HOPS => {
+                // A listing would show what is there already, and not what is still here.
+                Err(Failure::Redis(error, _))
+                    if error.code() == Some("ASK") && hops < MOST_HOPS && operation != Operation::List =>
+                {
                     match self.ask(&error, script, keys, arguments, deadline).await {
                         Ok(value) => return Ok(value),
                         Err(failure) => break failure,
@@ -123,6 +129,9 @@ impl Link {
         };
         waiting.answered();
         answer.and_then(Value::extract_error).map_err(|error| {
+            if is_replica(&error) {
+                self.server.turn_away();
+            }
             if error.is_unrecoverable_error() || wrong_server(&error) {
                 self.discard(&open);
             }
@@ -147,10 +156,14 @@ impl Link {
             Ok(Err(error)) => return Err(Failure::Redis(error, Sent::No)),
             Err(_) => return Err(Failure::Late(Sent::No)),
         };
-        let mut pipeline = redis::pipe();
-        pipeline.cmd("ASKING").ignore().add_command(script.by_source(keys, arguments));
-        match tokio::time::timeout_at(deadline, pipeline.query_async::<(Value,)>(&mut node.commands)).await {
-            Ok(Ok((value,))) => Ok(value),
+        let arguments = [arguments, &[ASKING]].concat();
+        let asked = async {
+            // One by one, as the driver wraps the errors of a pipeline in one that says nothing.
+            redis::cmd("ASKING").exec_async(&mut node.commands).await?;
+            node.commands.send_packed_command(&script.by_source(keys, &arguments)).await?.extract_error()
+        };
+        match tokio::time::timeout_at(deadline, asked).await {
+            Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(Failure::Redis(error, Sent::Yes)),
             Err(_) => Err(Failure::Late(Sent::Yes)),
         }

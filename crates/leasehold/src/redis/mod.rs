@@ -1,8 +1,8 @@
 //! Locks in a Redis server.
 
 mod doctor;
-mod ear;
 mod error;
+mod line;
 mod link;
 mod list;
 mod names;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
 
-use self::ear::Ear;
+use self::line::{Line, Source};
 use self::link::Link;
 use self::names::Names;
 use self::record::Stored;
@@ -27,6 +27,7 @@ use crate::backend::{
     Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, Grant, ListPage, ListRequest,
     LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
 };
+use crate::ear::Ear;
 use crate::sync::lock;
 use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, TIME_TOLERANCE, Timestamp, Ttl};
 
@@ -153,7 +154,10 @@ impl Redis {
         let mut ear = lock(&self.shared.ear);
         match &*ear {
             Some(ear) => Ok(ear.clone()),
-            None => Ok(ear.insert(Arc::new(Ear::open(self.link.server.clone(), self.names().taken())?)).clone()),
+            None => {
+                let source = Source { server: self.link.server.clone(), taken: self.names().taken() };
+                Ok(ear.insert(Arc::new(Ear::open::<Line>(Arc::new(source))?)).clone())
+            }
         }
     }
 }

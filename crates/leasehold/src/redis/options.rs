@@ -1,8 +1,9 @@
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How a Redis server is used. What a URL says after its question mark overrides these.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RedisOptions {
     /// What all names in the server start with: `syncguard` by default, which shares locks with the Node.js library of that
     /// name. On a cluster it must contain a hash tag, such as `{locks}`, so that all locks are on one node.
@@ -37,5 +38,17 @@ impl Default for RedisOptions {
             sentinel_user: None,
             sentinel_password: None,
         }
+    }
+}
+
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisOptions")
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.timeout)
+            .field("tls", &self.tls)
+            .field("sentinel_user", &self.sentinel_user)
+            .field("sentinel_password", &self.sentinel_password.as_ref().map(|_| "hidden"))
+            .finish()
     }
 }

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -14,6 +15,8 @@ pub(super) struct Server {
     pub(super) place: Place,
     /// The longest that getting a connection may take.
     pub(super) timeout: Duration,
+    /// Which of several hosts to try first.
+    pub(super) first: AtomicUsize,
 }
 
 pub(super) enum Place {
@@ -60,7 +63,8 @@ impl Server {
         // A host that does not answer leaves time for the others.
         let share = self.timeout / u32::try_from(doors.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
-        for door in doors {
+        let first = self.first.load(Ordering::Relaxed);
+        for door in (0..doors.len()).map(|turn| &doors[(first + turn) % doors.len()]) {
             let attempt = async {
                 match sentinels {
                     None => open(door).await,
@@ -79,6 +83,11 @@ impl Server {
     /// A connection to this node of the same cluster.
     pub(super) async fn connect_to(&self, address: &Address) -> RedisResult<Connection> {
         self.connect(Some(address)).await
+    }
+
+    /// Has the next connection go to another of several hosts: this one turned out to be a replica.
+    pub(super) fn turn_away(&self) {
+        self.first.fetch_add(1, Ordering::Relaxed);
     }
 
     fn any(&self) -> &Client {
@@ -106,7 +115,10 @@ async fn through(sentinel: &Client, name: &str, primary: &Client) -> RedisResult
     let mut asked = open(sentinel).await?;
     let mut question = redis::cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let address: Option<Address> = question.query_async(&mut asked.commands).await?;
+    let address: Option<Address> = question.query_async(&mut asked.commands).await.map_err(|error| {
+        let no_sentinel = error.detail().is_some_and(|detail| detail.contains("unknown command"));
+        if no_sentinel { RedisError::from((ErrorKind::InvalidClientConfig, "not a sentinel")) } else { error }
+    })?;
     let address = address.ok_or_else(|| {
         RedisError::from((ErrorKind::InvalidClientConfig, "the sentinels know no primary of this name"))
     })?;

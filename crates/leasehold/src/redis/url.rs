@@ -1,3 +1,4 @@
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -5,6 +6,8 @@ use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
     Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, TlsCertificates,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use super::error::translate;
 use super::options::RedisOptions;
@@ -35,7 +38,7 @@ pub(super) fn parse(url: &str, mut options: RedisOptions) -> Result<(Server, Red
         parts if parts.scheme.ends_with("+sentinel") => sentinels(&parts, &options)?,
         parts => Place::Hosts(hosts(&parts, parts.user_info, parts.path, &options)?),
     };
-    let server = Server { place, timeout: options.timeout };
+    let server = Server { place, timeout: options.timeout, first: AtomicUsize::default() };
     Ok((server, options))
 }
 
@@ -171,7 +174,13 @@ fn certificates(options: &RedisOptions) -> Result<TlsCertificates, Error> {
         (None, None) => None,
         _ => return Err(unusable("has only one of cert and key").with_hint("a certificate comes with its private key")),
     };
-    Ok(TlsCertificates { client_tls, root_cert: tls.ca.as_deref().map(read).transpose()? })
+    let root_cert = tls.ca.as_deref().map(read).transpose()?;
+    // The driver would go on without it, and trust nobody.
+    if root_cert.as_deref().is_some_and(|pem| !CertificateDer::pem_slice_iter(pem).any(|found| found.is_ok())) {
+        return Err(Error::invalid("the file of trusted authorities has no certificate")
+            .with_hint("the option ca must name a file in PEM format"));
+    }
+    Ok(TlsCertificates { client_tls, root_cert })
 }
 
 fn read_query(query: &str, options: &mut RedisOptions) -> Result<(), Error> {

@@ -89,6 +89,11 @@ impl RedisSentinel {
     pub fn failover(&self) -> &Redis {
         let old = self.master();
         self.remember(old.port());
+        for sentinel in &self.sentinels {
+            // For four periods the others put up with a replica that says it is the primary. Then they undo what the first
+            // has not told them of yet, and it gives up.
+            sentinel.order(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "1000"]);
+        }
         self.sentinels[0].order(&["SENTINEL", "FAILOVER", MASTER_NAME]);
         old
     }
@@ -123,6 +128,20 @@ impl RedisSentinel {
         let new = new.unwrap_or_else(|| panic!("no new primary"));
         self.remember(new.port());
         new
+    }
+
+    /// Waits until a server that was the primary follows the new one. Until then it takes writes that are forgotten
+    /// afterwards.
+    ///
+    /// # Panics
+    ///
+    /// If that takes more than thirty seconds, as it does if the server is dead.
+    #[track_caller]
+    pub fn wait_for_demotion(&self, old: &Redis) {
+        // It hangs up on everybody when it is told, so no answer is no reason to give up.
+        await_condition("the old primary to follow the new one", || {
+            old.command(&["ROLE"]).is_ok_and(|role| role.into_raw().starts_with("slave"))
+        });
     }
 
     fn is_master(&self, server: &Redis) -> bool {

@@ -22,7 +22,7 @@ for first = 1, #names, MOST do
   local values = call('MGET', unpack(names, first, last))
   for i = 1, last - first + 1 do
     local raw = values[i]
-    if raw and string.sub(raw, 1, 1) == '{' then
+    if raw and string.find(raw, '^%s*{') then
       found[#found + 1] = names[first + i - 1]
       found[#found + 1] = raw
     end

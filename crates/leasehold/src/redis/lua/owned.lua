@@ -6,6 +6,9 @@ local absence = 0
 local id, expires, rest
 local name = call('GET', KEYS[1])
 local raw = name and call('GET', name)
+if name and not raw and ARGV[#ARGV] == 'asking' then
+  return redis.error_reply('TRYAGAIN the lock is still on its way to this node')
+end
 if raw then
   id, expires, rest = read(raw)
   if id ~= ARGV[1] then

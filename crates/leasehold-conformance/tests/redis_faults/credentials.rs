@@ -1,0 +1,103 @@
+//! Servers that do not let us in, or no longer.
+
+use leasehold::{Acquire, Backend, Error, ErrorCode, Locks, Redis as Store, Release};
+use leasehold_conformance::history::History;
+use test_servers::{Proxy, Redis};
+
+use crate::recorder::Recorder;
+use crate::support::{assert_sound, connect, eventually, granted, in_time, key, request, through};
+
+const RIGHT: &str = "open-sesame";
+const WRONG: &str = "abracadabra";
+const USER: &str = "ali-baba";
+
+/// Trying again does not help, and nothing that is shown or logged helps a thief.
+#[track_caller]
+fn assert_locked_out(error: &Error) {
+    assert_eq!(error.code(), ErrorCode::AuthFailed, "{error:?}");
+    assert!(!error.is_retryable() && !error.outcome_unknown() && error.hint().is_some(), "{error:?}");
+    let mut shown = format!("{error} {error:?} {}", error.hint().unwrap());
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        shown += &format!(" {error} {error:?}");
+        source = error.source();
+    }
+    for secret in [RIGHT, WRONG, USER] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
+/// The error that remains when the lost connection is no longer the reason.
+async fn lasting_error(store: &dyn Backend) -> Error {
+    let lasting = async {
+        loop {
+            match store.is_locked(&key("k")).await {
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return error,
+                Ok(_) => panic!("let in"),
+            }
+        }
+    };
+    in_time("an error that does not pass is said to pass", lasting).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_and_missing_credentials_are_refused_at_once_and_never_shown() {
+    let server = Redis::builder().password(RIGHT).start();
+    let port = server.port();
+    for credentials in [format!(":{WRONG}@"), format!("{USER}:{RIGHT}@"), format!("{USER}:{WRONG}@"), String::new()] {
+        let url = format!("redis://{credentials}127.0.0.1:{port}");
+        assert_locked_out(&Store::connect(&url).await.unwrap_err());
+        assert_locked_out(&Locks::connect(&url).await.unwrap_err());
+    }
+    connect(&server.url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_is_set_while_connected_locks_us_out_with_the_next_connection() {
+    let server = Redis::start();
+    let proxy = Proxy::start(server.address());
+    let history = History::new();
+    let client = Recorder::new(connect(&through(&proxy)).await, &history);
+    let held = request("k");
+    let fence = granted(client.acquire(&held).await).fence;
+    assert_eq!(server.cli(&["CONFIG", "SET", "requirepass", RIGHT]), "OK");
+    assert!(client.store.is_locked(&held.key).await.unwrap(), "whoever is in stays in");
+    proxy.cut_all();
+    assert_locked_out(&lasting_error(&*client.store).await);
+    assert_locked_out(&client.acquire(&request("other")).await.map(drop).unwrap_err());
+    assert_locked_out(&client.release(&held.lock_id).await.map(drop).unwrap_err());
+
+    // Those who know it find everything as it was.
+    let url = format!("redis://:{RIGHT}@127.0.0.1:{}", proxy.port());
+    let other = Recorder::new(connect(&url).await, &history);
+    assert!(matches!(other.acquire(&request("k")).await.unwrap(), Acquire::Held(_)));
+    assert_eq!(other.store.release(&held.lock_id).await.unwrap(), Release::Released);
+    assert!(granted(other.acquire(&request("k")).await).fence > fence);
+    assert_sound(&history.events());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_whose_password_is_changed_is_locked_out_and_let_in_again_with_the_old_one() {
+    let server = Redis::start();
+    let set = |rules: &[&str]| assert_eq!(server.cli(&[&["ACL", "SETUSER", USER], rules].concat()), "OK");
+    let kick_out = || assert_ne!(server.cli(&["CLIENT", "KILL", "USER", USER]), "0");
+    set(&["on", &format!(">{RIGHT}"), "~*", "&*", "+@all"]);
+    let url = format!("redis://{USER}:{RIGHT}@127.0.0.1:{}", server.port());
+    let store = connect(&url).await;
+    let locks = Locks::new(store.fork().await.unwrap());
+    let guard = locks.lock("k").acquire().await.unwrap();
+
+    set(&["resetpass", &format!(">{WRONG}")]);
+    kick_out();
+    assert_locked_out(&lasting_error(&*store).await);
+    assert_locked_out(&locks.lock("other").acquire().await.unwrap_err());
+
+    set(&["resetpass", &format!(">{RIGHT}")]);
+    eventually("the handle is let in again", async || store.is_locked(&key("k")).await.is_ok()).await;
+    guard.release().await.unwrap();
+
+    set(&["-set"]);
+    assert_locked_out(&store.acquire(&request("k")).await.map(drop).unwrap_err());
+    assert!(!store.is_locked(&key("k")).await.unwrap());
+}

@@ -1,0 +1,77 @@
+//! Tasks that wait for a lock until it is theirs, through guards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{Backend, Guard, Locks};
+use leasehold_conformance::history::{History, Summary, What};
+use tokio::task::JoinHandle;
+
+use crate::support::{assert_sound, in_time};
+
+/// Several tasks of several handles, each of which wants one lock a few times.
+pub(crate) struct Turns {
+    pub(crate) history: History,
+    tasks: Vec<JoinHandle<()>>,
+    turns: usize,
+}
+
+impl Turns {
+    /// Starts `tasks` tasks for each store that want the lock of `key` `turns` times each.
+    pub(crate) fn begin(stores: Vec<Arc<dyn Backend>>, key: &'static str, tasks: usize, turns: usize) -> Self {
+        let history = History::new();
+        let all = stores.len() * tasks * turns;
+        let tasks = stores
+            .into_iter()
+            .map(|store| Locks::builder(store).on_release_error(|_| {}).build())
+            .flat_map(|locks| std::iter::repeat_n(locks, tasks))
+            .map(|locks| {
+                let history = history.clone();
+                tokio::spawn(async move {
+                    for _ in 0..turns {
+                        turn(&locks, key, &history).await;
+                    }
+                })
+            })
+            .collect();
+        Self { history, tasks, turns: all }
+    }
+
+    pub(crate) fn over(&self) -> bool {
+        self.tasks.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits until everybody has had all turns, and checks what they saw.
+    pub(crate) async fn end(self) -> Summary {
+        for task in self.tasks {
+            in_time("somebody waits for a turn that never comes", task).await.unwrap();
+        }
+        let summary = assert_sound(&self.history.events());
+        assert_eq!(summary.granted, self.turns);
+        summary
+    }
+}
+
+async fn turn(locks: &Locks, key: &str, history: &History) {
+    let sent = history.now();
+    let guard = locks.lock(key).ttl(Duration::from_secs(2)).wait_forever().acquire().await.unwrap();
+    let name = guard.lock_id().hash_id().to_string();
+    history.record_at(sent, key, &name, What::AcquireSent { may_steal: false });
+    record_grant(history, &guard);
+    tokio::select! {
+        biased;
+        _ = guard.lost() => history.record(key, &name, What::Lost),
+        () = tokio::time::sleep(Duration::from_millis(fastrand::u64(1..8))) => {
+            history.record(key, &name, What::ReleaseSent);
+            if guard.release().await.is_ok() {
+                history.record(key, &name, What::Released);
+            }
+        }
+    }
+}
+
+/// A heartbeat has no deadline of its own: the hold ends when the guard is told so.
+pub(crate) fn record_grant(history: &History, guard: &Guard) {
+    let name = guard.lock_id().hash_id().to_string();
+    history.record(guard.key().as_str(), &name, What::Granted { fence: guard.fence().get(), deadline: u64::MAX });
+}

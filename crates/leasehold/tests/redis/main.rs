@@ -1,0 +1,23 @@
+//! The store in a Redis server, one file for each kind of promise. Every test has servers of its own.
+
+#![cfg(feature = "redis")]
+#![allow(clippy::unwrap_used)]
+
+mod cluster;
+mod cluster_moves;
+mod connections;
+mod cost;
+mod doctor;
+mod fences;
+mod foreign;
+mod garbage;
+mod layout;
+mod memory;
+mod names;
+mod other;
+mod permissions;
+mod sentinel;
+mod support;
+mod tls;
+mod together;
+mod waiting;
