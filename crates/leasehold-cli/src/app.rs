@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    acquire, completions, doctor, extend, force_release, ls, man, markdown, release, run, show, watch,
+    acquire, completions, doctor, extend, force_release, ls, man, markdown, migrate, release, run, show, watch,
 };
 use crate::exit::{self, Failure};
 use crate::options::Common;
@@ -43,6 +43,7 @@ fn dispatch(command: Command) -> u8 {
         Command::Watch(options) => talking(&options.common, async |talk| watch::run(&options, talk).await),
         Command::ForceRelease(options) => talking(&options.common, async |_| force_release::run(&options).await),
         Command::Doctor(options) => talking(&options.common, async |_| doctor::run(&options).await),
+        Command::Migrate(options) => talking(&options.common, async |_| migrate::run(&options).await),
         Command::Completions(options) => plain(completions::run(&options)),
         Command::Man(options) => plain(man::run(&options)),
         Command::Markdown(_) => plain(markdown::run()),

@@ -37,6 +37,11 @@ impl Store {
         Ok(Self { url })
     }
 
+    /// The URL, credentials and all.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// # Errors
     ///
     /// The store's.

@@ -157,10 +157,10 @@ impl Error {
     }
 
     /// The store could not even be reached in time, so nothing was asked of it.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(crate) fn not_connected_in_time(operation: Operation, after: Duration) -> Self {
         Self::new(ErrorCode::NetworkTimeout, format!("no connection to the store within {after:?}"))
-            .with_hint("check that the store is up and reachable")
+            .with_hint("check that the store is up and reachable, and that both or neither use TLS")
             .during(operation)
     }
 

@@ -43,6 +43,8 @@
 mod backend;
 mod check;
 mod clock;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod ear;
 mod error;
 mod fence;
 mod hash_id;
@@ -54,6 +56,8 @@ mod locks;
 mod loss;
 mod memory;
 mod metadata;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "sqlite")]
@@ -87,6 +91,8 @@ pub use locks::{
 pub use loss::Loss;
 pub use memory::Memory;
 pub use metadata::Metadata;
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresOptions};
 #[cfg(feature = "redis")]
 pub use redis::{Redis, RedisOptions, RedisTls};
 #[cfg(feature = "sqlite")]

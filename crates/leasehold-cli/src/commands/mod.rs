@@ -8,6 +8,7 @@ pub(crate) mod force_release;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod markdown;
+pub(crate) mod migrate;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod show;

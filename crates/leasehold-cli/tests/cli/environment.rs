@@ -19,7 +19,7 @@ fn the_command_finds_its_lock_in_its_environment_whatever_it_inherited() {
     let stdout = String::from_utf8(command.output().unwrap().stdout).unwrap();
     assert_eq!(value(&stdout, "KEY"), "a key");
     assert_eq!(value(&stdout, "HOLDER"), "me");
-    assert_eq!(value(&stdout, "STORE"), place.store());
+    assert_eq!(value(&stdout, "STORE"), place.public_store());
     assert_eq!(value(&stdout, "LOCK_ID").len(), 22);
     assert_eq!(value(&stdout, "FENCE").len(), 15);
 }

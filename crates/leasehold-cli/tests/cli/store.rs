@@ -13,4 +13,9 @@ impl Store {
     pub(crate) fn url(&self) -> String {
         format!("sqlite:{}", self.file.display())
     }
+
+    /// The URL as the command may see it.
+    pub(crate) fn public_url(&self) -> String {
+        self.url()
+    }
 }

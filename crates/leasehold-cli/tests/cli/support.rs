@@ -32,6 +32,11 @@ impl Place {
         self.store.url()
     }
 
+    /// The store without credentials.
+    pub(crate) fn public_store(&self) -> String {
+        self.store.public_url()
+    }
+
     /// The command, in this directory and on this store, with nothing else in its environment that it could heed.
     pub(crate) fn leasehold<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));

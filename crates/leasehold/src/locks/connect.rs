@@ -9,6 +9,7 @@ impl Locks {
     /// | `memory:` | a new [`Memory`] of its own | |
     /// | `sqlite:locks.db`, `sqlite:/var/lib/app/locks.db` | `Sqlite`; `?synchronous=full` survives power cuts without loss | `sqlite` |
     /// | `redis://host:6379/0`, `rediss://host`, `unix:///run/redis.sock`, `redis+sentinel://host/mymaster` | `Redis`; `?prefix=app` names the locks | `redis` |
+    /// | `postgres://user@host/database` | `Postgres`, after `leasehold migrate` | `postgres` |
     ///
     /// Cancel-safe.
     ///
@@ -24,7 +25,38 @@ impl Locks {
             ("sqlite", rest) => Ok(Self::new(crate::Sqlite::open_url(rest).await?)),
             #[cfg(feature = "redis")]
             (scheme, _) if crate::redis::SCHEMES.contains(&scheme) => Ok(Self::new(crate::Redis::connect(url).await?)),
+            #[cfg(feature = "postgres")]
+            ("postgres" | "postgresql", _) => Ok(Self::new(crate::Postgres::connect(url).await?)),
             _ => Err(unknown_scheme()),
+        }
+    }
+
+    /// Makes what the store at `url` needs before it can be used: the tables and functions of PostgreSQL. It may be run at any
+    /// time and by many at once. Other stores need nothing.
+    ///
+    /// Cancel-safe: all of it is done, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Locks::connect); [`AuthFailed`](crate::ErrorCode::AuthFailed) if the user may not make tables.
+    pub async fn migrate(url: &str) -> Result<(), Error> {
+        match scheme_of(url)? {
+            #[cfg(feature = "postgres")]
+            ("postgres" | "postgresql", _) => crate::Postgres::connect(url).await?.migrate().await,
+            _ => Self::connect(url).await.map(drop),
+        }
+    }
+
+    /// What [`migrate`](Locks::migrate) would run in the store at `url`, for somebody else to run; none if it needs nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the URL is wrong.
+    pub fn migration(url: &str) -> Result<Option<String>, Error> {
+        match scheme_of(url)? {
+            #[cfg(feature = "postgres")]
+            ("postgres" | "postgresql", _) => crate::Postgres::migration_for(url).map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -45,6 +77,8 @@ impl Locks {
             ("sqlite", rest) => crate::Sqlite::open_url(rest).await?.examine().await,
             #[cfg(feature = "redis")]
             (scheme, _) if crate::redis::SCHEMES.contains(&scheme) => crate::Redis::connect(url).await?.examine().await,
+            #[cfg(feature = "postgres")]
+            ("postgres" | "postgresql", _) => crate::Postgres::connect(url).await?.examine().await,
             _ => Err(unknown_scheme()),
         }
     }
@@ -60,6 +94,8 @@ fn unknown_scheme() -> Error {
     known.push("sqlite:");
     #[cfg(feature = "redis")]
     known.extend(["redis:", "rediss:", "redis+sentinel:", "unix:"]);
+    #[cfg(feature = "postgres")]
+    known.push("postgres:");
     Error::invalid("the store's URL has a scheme this build does not know")
         .with_hint(format!("the known ones are: {}", known.join(", ")))
 }

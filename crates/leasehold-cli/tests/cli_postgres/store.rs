@@ -1,0 +1,26 @@
+use std::path::Path;
+use std::process::Command;
+
+/// Locks in a server of the test's own.
+pub(crate) struct Store {
+    server: test_servers::Postgres,
+}
+
+impl Store {
+    pub(crate) fn new(_: &Path) -> Self {
+        let server = test_servers::Postgres::start();
+        let mut migrate = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        let done = migrate.args(["migrate", "--store", &server.url()]).status().unwrap();
+        assert!(done.success(), "the tables are made");
+        Self { server }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// The URL as the command may see it.
+    pub(crate) fn public_url(&self) -> String {
+        self.url().replace("postgres@", "")
+    }
+}

@@ -1,0 +1,145 @@
+use tokio_postgres::types::Type;
+
+use super::Postgres;
+use crate::{Check, Error, Operation, Timestamp, Verdict};
+
+/// Clocks further apart than this, in milliseconds, will puzzle people.
+const APART: u128 = 1000;
+
+/// The oldest version that is tested.
+const OLDEST: i32 = 120_000;
+
+impl Postgres {
+    /// Looks for whatever could break locks or fences in this database.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As for any operation, if the server cannot be asked at all.
+    pub async fn examine(&self) -> Result<Vec<Check>, Error> {
+        let number: i32 = self.setting("server_version_num").await?.parse().unwrap_or(0);
+        let verdict = if number >= OLDEST { Verdict::Ok } else { Verdict::Warn };
+        let version = Check::new("postgres", verdict, format!("version {}", self.setting("server_version").await?));
+        let mut checks = vec![version, self.clock().await?, self.role().await?, self.schema().await?];
+        checks.extend(self.permissions().await?);
+        checks.push(self.durability().await?);
+        checks.push(self.dead_rows().await?);
+        Ok(checks)
+    }
+
+    async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(&self, statement: &str) -> Result<T, Error> {
+        let statement = self.shared.tables.fill(statement);
+        let row = self.query_one(Operation::Lookup, &statement, &[]).await?;
+        row.try_get(0).map_err(super::record::unreadable)
+    }
+
+    async fn setting(&self, name: &str) -> Result<String, Error> {
+        let row = self.query_one(Operation::Lookup, "SELECT current_setting($1)", &[(&name, Type::TEXT)]).await?;
+        row.try_get(0).map_err(super::record::unreadable)
+    }
+
+    async fn clock(&self) -> Result<Check, Error> {
+        let before = Timestamp::now();
+        let micros: i64 = self.value("SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await?;
+        let (after, server) = (Timestamp::now(), super::record::micros(micros));
+        // Between the two moments any time is as good as another.
+        let apart = before.since(server).max(server.since(after)).as_millis();
+        let verdict = if apart < APART { Verdict::Ok } else { Verdict::Warn };
+        Ok(Check::new("server clock", verdict, format!("{apart} ms from this host's; locks go by the server's")))
+    }
+
+    async fn role(&self) -> Result<Check, Error> {
+        let standby: bool = self.value("SELECT pg_is_in_recovery()").await?;
+        let read_only = self.setting("transaction_read_only").await? == "on";
+        Ok(match (standby, read_only) {
+            (true, _) => Check::new("role", Verdict::Fail, "a standby, which takes no locks: connect to the primary"),
+            (_, true) => Check::new(
+                "role",
+                Verdict::Fail,
+                "the session is read-only: check default_transaction_read_only of the user and the database",
+            ),
+            _ => Check::new("role", Verdict::Ok, "primary"),
+        })
+    }
+
+    async fn schema(&self) -> Result<Check, Error> {
+        let tables: bool = self.value("SELECT to_regclass({{locks_text}}) IS NOT NULL").await?;
+        let signature = "(text, text, bigint, text, text, jsonb, text, bigint)";
+        let functions: bool =
+            self.value(&format!("SELECT to_regprocedure('{{{{acquire}}}}{signature}') IS NOT NULL")).await?;
+        Ok(match (tables, functions) {
+            (true, true) => Check::new("tables", Verdict::Ok, "tables and functions are there"),
+            (true, false) => Check::new("tables", Verdict::Fail, "the functions are missing: run `leasehold migrate`"),
+            _ => Check::new("tables", Verdict::Fail, "the tables are missing: run `leasehold migrate`"),
+        })
+    }
+
+    /// What the user may and may not do, as `GRANT` calls it.
+    async fn permissions(&self) -> Result<Option<Check>, Error> {
+        let there: bool = self
+            .value("SELECT to_regclass({{locks_text}}) IS NOT NULL AND to_regclass({{fences_text}}) IS NOT NULL")
+            .await?;
+        if !there {
+            return Ok(None);
+        }
+        let mut missing = Vec::new();
+        for (table, name, privileges) in [
+            ("{{locks_text}}", "locks", &["SELECT", "INSERT", "UPDATE", "DELETE"][..]),
+            ("{{fences_text}}", "fences", &["SELECT", "INSERT", "UPDATE"]),
+        ] {
+            for privilege in privileges {
+                if !self.value::<bool>(&format!("SELECT has_table_privilege({table}, '{privilege}')")).await? {
+                    missing.push(format!("{privilege} on the table of {name}"));
+                }
+            }
+        }
+        let deletes: bool = self.value("SELECT has_table_privilege({{fences_text}}, 'DELETE')").await?;
+        Ok(Some(match missing.is_empty() {
+            false => Check::new("permissions", Verdict::Fail, format!("missing: {}", missing.join(", "))),
+            true if deletes => Check::new(
+                "permissions",
+                Verdict::Ok,
+                "everything is allowed, and more than needed: nobody should delete fences, see docs/postgres.md",
+            ),
+            true => Check::new("permissions", Verdict::Ok, "what locks need is allowed, and fences cannot be deleted"),
+        }))
+    }
+
+    async fn durability(&self) -> Result<Check, Error> {
+        if self.setting("fsync").await? != "on" {
+            let detail = "fsync is off: a crash of the machine may corrupt the database and forget locks";
+            return Ok(Check::new("persistence", Verdict::Fail, detail));
+        }
+        let standbys = self.setting("synchronous_standby_names").await?;
+        let replicas: i64 = self.value("SELECT count(*) FROM pg_stat_replication").await?;
+        Ok(match (replicas, standbys.is_empty()) {
+            (0, _) => Check::new("persistence", Verdict::Ok, "every grant is on disk before it is answered"),
+            (_, false) => Check::new(
+                "persistence",
+                Verdict::Ok,
+                "every grant is on disk here and on a standby before it is answered",
+            ),
+            (_, true) => Check::new(
+                "persistence",
+                Verdict::Warn,
+                "standbys are asynchronous: a failover may forget the last locks; fences stay unique. Set synchronous_standby_names",
+            ),
+        })
+    }
+
+    async fn dead_rows(&self) -> Result<Check, Error> {
+        let rows: i64 = match self.value("SELECT count(*) FROM {{locks}} WHERE expires_at_ms < extract(epoch FROM clock_timestamp()) * 1000 - 60000").await {
+            Ok(rows) => rows,
+            Err(_) => return Ok(Check::new("dead rows", Verdict::Warn, "cannot be counted")),
+        };
+        Ok(match rows {
+            0..10_000 => Check::new("dead rows", Verdict::Ok, format!("{rows} of locks whose holders crashed")),
+            _ => Check::new(
+                "dead rows",
+                Verdict::Warn,
+                format!("{rows} of locks whose holders crashed: use the sweep option"),
+            ),
+        })
+    }
+}

@@ -1,0 +1,228 @@
+use std::error::Error as _;
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::error::SqlState;
+
+use crate::{Error, ErrorCode};
+
+/// Whether the server may have done what it was asked before the error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    No,
+    Maybe,
+}
+
+type Description = (ErrorCode, &'static str, Option<&'static str>, Done);
+
+/// The driver's errors as ours, in one total table. `sent` tells whether the request had left before the error.
+pub(super) fn translate(source: tokio_postgres::Error, sent: bool) -> Error {
+    if source.code().is_some_and(|state| state.code() == "LH001") {
+        return Error::id_in_use();
+    }
+    let (code, message, hint, done) = match source.code() {
+        Some(state) => answer(state.code()),
+        None => failure(&source),
+    };
+    let mut error = Error::new(code, message).with_source(source);
+    if let Some(hint) = hint {
+        error = error.with_hint(hint);
+    }
+    if sent && done == Done::Maybe {
+        error = error.with_outcome_unknown();
+    }
+    error
+}
+
+/// What went wrong before there was a connection to send anything on.
+pub(super) fn translate_pool(source: PoolError) -> Error {
+    match source {
+        PoolError::Backend(error) => translate(error, false),
+        PoolError::Timeout(_) => {
+            Error::new(ErrorCode::NetworkTimeout, "no connection to the server became free in time")
+                .with_hint("raise the pool option, or look for what keeps the server busy")
+        }
+        source => Error::new(ErrorCode::Internal, "the pool of connections does not work").with_source(source),
+    }
+}
+
+/// Whether the same statement may succeed when it is simply sent again, at once: two transactions were in each other's way.
+pub(super) fn is_conflict(error: &tokio_postgres::Error) -> bool {
+    matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+}
+
+/// What the server answered instead of doing what it was asked, by SQLSTATE.
+fn answer(state: &str) -> Description {
+    use ErrorCode::{AuthFailed, Internal, InvalidArgument, RateLimited, ServiceUnavailable};
+    let (code, message, hint) = match state {
+        "LH002" => (
+            Internal,
+            "the fence of this key is beyond the highest one",
+            "the server's clock or the key's fence counter is wrong; go on under a new key or new tables",
+        ),
+        "42P01" | "42883" | "3F000" | "42703" => (
+            InvalidArgument,
+            "the tables or functions for locks are missing or of another version",
+            "run `leasehold migrate --store URL`",
+        ),
+        "42501" => (
+            AuthFailed,
+            "the user lacks a permission on the tables or functions for locks",
+            "grant what docs/postgres.md lists; `leasehold doctor` names what is missing",
+        ),
+        "25006" => (
+            ServiceUnavailable,
+            "the server or the session is read-only",
+            "connect to the primary; during a failover try again in a moment",
+        ),
+        "3D000" => (InvalidArgument, "the server has no database of this name", "check the URL"),
+        "40001" | "40P01" => (ServiceUnavailable, "other transactions were in the way", "try again"),
+        "55P03" => {
+            (ServiceUnavailable, "another transaction kept the lock's row too long", "look for a long transaction")
+        }
+        "53300" => {
+            (RateLimited, "the server takes no more connections", "lower the pool option, or raise max_connections")
+        }
+        "53100" => (ServiceUnavailable, "the server's disk is full", "make room"),
+        "53200" => {
+            (ServiceUnavailable, "the server is out of memory", "check max_locks_per_transaction and its memory")
+        }
+        "57P03" => (ServiceUnavailable, "the server is starting or stopping", "try again in a moment"),
+        "23505" => (ServiceUnavailable, "another transaction was in the way", "try again"),
+        _ => return by_class(state),
+    };
+    (code, message, Some(hint), Done::No)
+}
+
+fn by_class(state: &str) -> Description {
+    use ErrorCode::{AuthFailed, Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
+    match &state[..state.len().min(2)] {
+        "08" => (ServiceUnavailable, "the connection to the server failed", Some(REACHABLE), Done::Maybe),
+        "28" => (AuthFailed, "the server does not accept the user name and password", Some("check both"), Done::No),
+        "53" => (ServiceUnavailable, "the server lacks resources", Some("check its log"), Done::No),
+        // An administrator, a failover or a timeout of the server's own ended the statement, or the session.
+        "57" if state == "57014" => {
+            (NetworkTimeout, "the server gave up after its own time limit", Some("check statement_timeout"), Done::No)
+        }
+        "57" => (ServiceUnavailable, "the server ended the session", Some("try again in a moment"), Done::Maybe),
+        "58" => (ServiceUnavailable, "the server's disk fails", Some("check its log"), Done::Maybe),
+        "22" => (InvalidArgument, "the server does not take a value", None, Done::No),
+        _ => (Internal, "an unexpected answer of the server", None, Done::Maybe),
+    }
+}
+
+const REACHABLE: &str = "check that the server is up and that this host can reach it";
+
+/// What happened to the connection.
+fn failure(error: &tokio_postgres::Error) -> Description {
+    use ErrorCode::{AuthFailed, Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
+    if is_about_tls(error) {
+        return (
+            AuthFailed,
+            "no trusted TLS connection can be made",
+            Some("check that the server speaks TLS, its certificate, and the options sslmode and sslrootcert"),
+            Done::No,
+        );
+    }
+    if error.is_closed() {
+        return (ServiceUnavailable, "the connection to the server was lost", Some(REACHABLE), Done::Maybe);
+    }
+    match io_kind(error) {
+        Some(std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound) => {
+            (ServiceUnavailable, "no server answers at this address", Some(REACHABLE), Done::No)
+        }
+        Some(std::io::ErrorKind::PermissionDenied) => {
+            (AuthFailed, "the server's socket may not be opened", Some("check its owner and permissions"), Done::No)
+        }
+        Some(std::io::ErrorKind::TimedOut) => {
+            (NetworkTimeout, "the server did not answer in time", Some(REACHABLE), Done::Maybe)
+        }
+        Some(std::io::ErrorKind::InvalidInput) => (
+            Internal,
+            "the answer is not the PostgreSQL protocol",
+            Some("check that it is a PostgreSQL server"),
+            Done::Maybe,
+        ),
+        Some(_) => (ServiceUnavailable, "the connection to the server was lost", Some(REACHABLE), Done::Maybe),
+        None => match error.to_string() {
+            text if text.contains("authentication") || text.contains("password") => {
+                (AuthFailed, "the server does not accept the user name and password", Some("check both"), Done::No)
+            }
+            text if text.contains("configuration") || text.contains("invalid connection string") => (
+                InvalidArgument,
+                "the server's URL cannot be used",
+                Some("for example postgres://user@host/database"),
+                Done::No,
+            ),
+            text if text.contains("connecting to server") => {
+                (ServiceUnavailable, "the server cannot be reached", Some(REACHABLE), Done::No)
+            }
+            _ => (Internal, "an unexpected answer of the server", None, Done::Maybe),
+        },
+    }
+}
+
+fn is_about_tls(error: &tokio_postgres::Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if cause.is::<rustls::Error>() {
+            return true;
+        }
+        if let Some(io) = cause.downcast_ref::<std::io::Error>()
+            && io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+        {
+            return true;
+        }
+        source = cause.source();
+    }
+    error.to_string().contains("TLS")
+}
+
+fn io_kind(error: &tokio_postgres::Error) -> Option<std::io::ErrorKind> {
+    error.source()?.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sqlstate_has_its_meaning() {
+        use ErrorCode::{AuthFailed, Internal, InvalidArgument, NetworkTimeout, RateLimited, ServiceUnavailable};
+        for (state, code, done) in [
+            ("08000", ServiceUnavailable, Done::Maybe),
+            ("08006", ServiceUnavailable, Done::Maybe),
+            ("08P01", ServiceUnavailable, Done::Maybe),
+            ("28000", AuthFailed, Done::No),
+            ("28P01", AuthFailed, Done::No),
+            ("3D000", InvalidArgument, Done::No),
+            ("3F000", InvalidArgument, Done::No),
+            ("40001", ServiceUnavailable, Done::No),
+            ("40P01", ServiceUnavailable, Done::No),
+            ("53100", ServiceUnavailable, Done::No),
+            ("53200", ServiceUnavailable, Done::No),
+            ("53300", RateLimited, Done::No),
+            ("53400", ServiceUnavailable, Done::No),
+            ("55P03", ServiceUnavailable, Done::No),
+            ("57014", NetworkTimeout, Done::No),
+            ("57P01", ServiceUnavailable, Done::Maybe),
+            ("57P02", ServiceUnavailable, Done::Maybe),
+            ("57P03", ServiceUnavailable, Done::No),
+            ("58030", ServiceUnavailable, Done::Maybe),
+            ("25006", ServiceUnavailable, Done::No),
+            ("42P01", InvalidArgument, Done::No),
+            ("42883", InvalidArgument, Done::No),
+            ("42703", InvalidArgument, Done::No),
+            ("42501", AuthFailed, Done::No),
+            ("22P05", InvalidArgument, Done::No),
+            ("23505", ServiceUnavailable, Done::No),
+            ("LH002", Internal, Done::No),
+            ("XX000", Internal, Done::Maybe),
+            ("", Internal, Done::Maybe),
+        ] {
+            let (found, _, hint, found_done) = answer(state);
+            assert_eq!((found, found_done), (code, done), "{state}");
+            assert!(hint.is_some() || matches!(code, Internal | InvalidArgument), "{state}");
+        }
+        assert!(answer("42P01").2.is_some_and(|hint| hint.contains("leasehold migrate")));
+    }
+}

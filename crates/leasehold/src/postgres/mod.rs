@@ -1,0 +1,383 @@
+//! Locks in a PostgreSQL database.
+
+mod connections;
+mod doctor;
+mod error;
+mod line;
+mod options;
+mod record;
+mod sweep;
+mod tables;
+mod tls;
+mod url;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use self::connections::{Connections, Parameter};
+use self::line::{Line, Source, TAKEN};
+use self::record::{Stored, millis, unreadable};
+use self::sweep::Sweep;
+use self::tables::Tables;
+use crate::backend::{
+    Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, Grant, ListPage, ListRequest,
+    LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
+};
+use crate::ear::Ear;
+use crate::sync::lock;
+use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, StorageKeys, Timestamp, Ttl};
+
+pub use options::PostgresOptions;
+
+/// The longest name of a lock. Shared with other programs, so it never changes.
+const LIMIT: usize = 1700;
+
+/// A reader of taken locks that falls this far behind is told that it missed some.
+const TAKEN_BACKLOG: usize = 1024;
+
+/// Locks in a PostgreSQL database.
+///
+/// The layout is shared with the Node.js library SyncGuard: programs of both kinds exclude each other and continue the same
+/// fences. Time is the server's. Every operation is one statement, one transaction and one round trip, and is on disk before it
+/// is answered. It works through PgBouncer too; wake-ups then degrade to polling.
+///
+/// The tables and functions are made by `leasehold migrate` or [`migrate`](Postgres::migrate). No connection is held while a
+/// lock is held or waited for: a handle has a small pool for its operations, one connection for wake-ups, and the heartbeats of
+/// [`Locks`](crate::Locks) have one.
+///
+/// ```no_run
+/// use leasehold::{Locks, Postgres};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let store = Postgres::connect("postgres://app:secret@db.example/app?sslmode=verify-full").await?;
+/// store.migrate().await?;
+/// let locks = Locks::new(store);
+/// locks.lock("payment:42").run(|lease| async move { println!("fence {}", lease.fence()) }).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Postgres {
+    connections: Connections,
+    shared: Arc<Shared>,
+}
+
+/// What a handle shares with its forks.
+struct Shared {
+    tables: Tables,
+    names: StorageKeys,
+    statements: Statements,
+    wake_ups: bool,
+    ear: Mutex<Option<Arc<Ear>>>,
+    sweep: Sweep,
+}
+
+/// The statements, with the names of the tables filled in.
+struct Statements {
+    acquire: String,
+    release: String,
+    extend: String,
+    force_release: String,
+    by_key: String,
+    by_id: String,
+    list: String,
+}
+
+impl Statements {
+    fn new(tables: &Tables) -> Self {
+        let find = include_str!("sql/find.sql");
+        Self {
+            acquire: tables.fill("SELECT * FROM {{acquire}}($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8)"),
+            release: tables.fill("SELECT {{release}}($1)"),
+            extend: tables.fill("SELECT {{extend}}($1, $2)"),
+            force_release: tables.fill(&find.replace("{{locks}}", "{{force_release}}($1)")),
+            by_key: tables.fill(&format!("{find} WHERE l.key = $1")),
+            by_id: tables.fill(&format!("{find} WHERE l.lock_id = $1")),
+            list: tables.fill(&format!("{find} {}", include_str!("sql/list.sql"))),
+        }
+    }
+}
+
+impl Postgres {
+    /// Connects to the server at `url`: `postgres://user:password@host:5432/database`. What it leaves open is taken from the
+    /// variables `PGHOST`, `PGPORT`, `PGUSER`, `PGPASSWORD`, `PGPASSFILE`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`,
+    /// `PGSSLKEY`, `PGAPPNAME`, `PGOPTIONS` and `PGCONNECT_TIMEOUT`, and the password file.
+    ///
+    /// After a question mark: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert`, `sslcert`,
+    /// `sslkey`, whatever else the server's own clients know, and the options of [`PostgresOptions`]: `schema`, `locks_table`,
+    /// `fences_table`, `timeout` in seconds, `pool`, `wake_ups` (`on` or `off`) and `sweep` in seconds.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong or the database does not exist,
+    /// [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or cannot be trusted,
+    /// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be
+    /// reached. No message repeats the URL. Missing tables are an error of each operation.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::connect_with(url, PostgresOptions::default()).await
+    }
+
+    /// Connects to the server at `url` in the way `options` say.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Postgres::connect).
+    pub async fn connect_with(url: &str, options: PostgresOptions) -> Result<Self, Error> {
+        let target = url::parse(url, options)?;
+        let options = target.options;
+        let tables = Tables::new(&options.schema, &options.locks_table, &options.fences_table)?;
+        let tls = target.tls.connector()?;
+        let connections = Connections::new(target.config, tls, options.pool_size, options.timeout)?;
+        connections.query(Operation::Lookup, "SELECT 1", &[]).await?;
+        let wake_ups = options.wake_ups && listens(&connections, &tables).await;
+        let shared = Shared {
+            names: StorageKeys::new("", LIMIT, 0)?,
+            statements: Statements::new(&tables),
+            tables,
+            wake_ups,
+            ear: Mutex::default(),
+            sweep: Sweep::every(options.sweep_every),
+        };
+        Ok(Self { connections, shared: Arc::new(shared) })
+    }
+
+    /// Makes the tables, indexes and functions, or brings them up to date. It may be run at any time and by many at once, and
+    /// takes tables that the Node.js library made as they are.
+    ///
+    /// Cancel-safe: all of it is done, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`AuthFailed`](ErrorCode::AuthFailed) if the user may not do that; otherwise as for any operation.
+    pub async fn migrate(&self) -> Result<(), Error> {
+        self.connections.run_all(&self.shared.tables.migration()).await
+    }
+
+    /// What [`migrate`](Postgres::migrate) runs, for somebody else to run.
+    pub fn migration(&self) -> String {
+        self.shared.tables.migration()
+    }
+
+    /// What [`migrate`](Postgres::migrate) would run for a URL and its options, without connecting to anything.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong.
+    pub fn migration_for(url: &str) -> Result<String, Error> {
+        let options = url::parse(url, PostgresOptions::default())?.options;
+        Ok(Tables::new(&options.schema, &options.locks_table, &options.fences_table)?.migration())
+    }
+
+    async fn query(
+        &self,
+        operation: Operation,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, Error> {
+        self.connections.query(operation, statement, parameters).await
+    }
+
+    /// The one row of an answer.
+    async fn query_one(
+        &self,
+        operation: Operation,
+        statement: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Row, Error> {
+        let mut rows = self.query(operation, statement, parameters).await?;
+        rows.pop().ok_or_else(|| {
+            Error::new(ErrorCode::Internal, "an unexpected answer of the server")
+                .during(operation)
+                .with_outcome_unknown()
+        })
+    }
+
+    /// The live record under a key or an id.
+    async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<Stored>, Error> {
+        let (statement, name) = match by {
+            LookupBy::Key(key) => (&self.shared.statements.by_key, self.shared.names.lock(key)?),
+            LookupBy::Id(id) => (&self.shared.statements.by_id, id.expose().to_owned()),
+        };
+        let rows = self.query(operation, statement, &[(&name, Type::TEXT)]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let (stored, now) = Stored::read(row).map_err(|error| error.during(operation))?;
+        Ok(Some(stored).filter(|stored| stored.expires_at.is_live(now)))
+    }
+
+    fn ear(&self) -> Result<Arc<Ear>, Error> {
+        let mut ear = lock(&self.shared.ear);
+        match &*ear {
+            Some(ear) => Ok(ear.clone()),
+            None => {
+                let source = Source { connections: self.connections.clone(), tables: self.shared.tables.clone() };
+                Ok(ear.insert(Arc::new(Ear::open::<Line>(Arc::new(source))?)).clone())
+            }
+        }
+    }
+}
+
+/// Whether the server tells of released locks. If not, that is worth one warning.
+async fn listens(connections: &Connections, tables: &Tables) -> bool {
+    let source = Source { connections: connections.clone(), tables: tables.clone() };
+    match Line::works(&source).await {
+        Ok(true) => true,
+        Ok(false) => {
+            tracing::warn!("the server does not deliver notifications, as behind a pooler: waiting for locks polls");
+            false
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot listen to the server: waiting for locks polls");
+            false
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Postgres {
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let key = self.shared.names.lock(&request.key)?;
+        let (counter, details) = (self.shared.names.fence(&key)?, record::details(request).to_string());
+        let ttl = number(request.ttl.as_millis());
+        let heir = request.steal.same_holder().then(|| request.holder.as_str());
+        let stuck_after = request.steal.stuck_after().map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        let parameters: [Parameter<'_>; 8] = [
+            (&key, Type::TEXT),
+            (&request.lock_id.expose(), Type::TEXT),
+            (&ttl, Type::INT8),
+            (&request.key.as_str(), Type::TEXT),
+            (&counter, Type::TEXT),
+            (&details, Type::TEXT),
+            (&heir, Type::TEXT),
+            (&stuck_after, Type::INT8),
+        ];
+        let row = self.query_one(Operation::Acquire, &self.shared.statements.acquire, &parameters).await?;
+        understand(&row, request).map_err(|error| error.during(Operation::Acquire))
+    }
+
+    async fn release(&self, id: &LockId) -> Result<Release, Error> {
+        let statement = &self.shared.statements.release;
+        let row = self.query_one(Operation::Release, statement, &[(&id.expose(), Type::TEXT)]).await?;
+        self.shared.sweep.perhaps(&self.connections, &self.shared.tables);
+        Ok(match row.try_get::<_, i32>(0).map_err(unreadable)? {
+            1 => Release::Released,
+            -1 => Release::Absent(Absence::Expired),
+            _ => Release::Absent(Absence::NotFound),
+        })
+    }
+
+    async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        let parameters: [Parameter<'_>; 2] = [(&id.expose(), Type::TEXT), (&number(ttl.as_millis()), Type::INT8)];
+        let row = self.query_one(Operation::Extend, &self.shared.statements.extend, &parameters).await?;
+        Ok(match row.try_get::<_, i64>(0).map_err(unreadable)? {
+            0 => Extend::Absent(Absence::NotFound),
+            -1 => Extend::Absent(Absence::Expired),
+            expiry => Extend::Extended { expires_at: millis(expiry) },
+        })
+    }
+
+    async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
+        Ok(self.find(Operation::IsLocked, LookupBy::Key(key)).await?.is_some())
+    }
+
+    async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        let found = self.find(Operation::Lookup, by).await?;
+        found.map(Stored::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
+        let limit = request.page_size();
+        if request.cursor().is_some_and(|cursor| cursor.contains('\0')) || request.prefix().contains('\0') {
+            return Err(Error::invalid("text with a NUL character cannot be looked for").during(Operation::List));
+        }
+        // One more than fits tells whether there is a next page.
+        let parameters: [Parameter<'_>; 3] =
+            [(&request.prefix(), Type::TEXT), (&request.cursor(), Type::TEXT), (&number(limit as u64 + 1), Type::INT8)];
+        let rows = self.query(Operation::List, &self.shared.statements.list, &parameters).await?;
+        let mut page = ListPage::default();
+        for row in &rows {
+            let (stored, _) = Stored::read(row).map_err(|error| error.during(Operation::List))?;
+            if page.records.len() == limit {
+                page.next = page.records.last().map(|last: &Record| last.key.as_str().to_owned());
+                break;
+            }
+            // Rows of other programs that are no locks are passed over.
+            page.records.extend(stored.into_record().ok());
+        }
+        Ok(page)
+    }
+
+    async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
+        let (topic, backlog) = match topic {
+            // One unread event says all there is to say: look again.
+            Topic::Freed(key) => (line::freed(&self.shared.names.lock(key)?), 1),
+            Topic::Taken => (TAKEN.to_owned(), TAKEN_BACKLOG),
+        };
+        if !self.shared.wake_ups {
+            return Ok(Subscription::silent());
+        }
+        let ear = self.ear()?;
+        let (publisher, subscription) = Subscription::channel(backlog, ear.leave(topic.clone()));
+        ear.subscribe(topic, publisher).await.map_err(|error| error.during(Operation::Subscribe))?;
+        Ok(subscription)
+    }
+
+    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+        let name = self.shared.names.lock(key)?;
+        let statement = &self.shared.statements.force_release;
+        let rows = self.query(Operation::ForceRelease, statement, &[(&name, Type::TEXT)]).await?;
+        let Some(row) = rows.first() else { return Ok(ForceRelease::Absent) };
+        let record = Stored::read(row).and_then(|(stored, _)| stored.into_record());
+        record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
+    }
+
+    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
+        Ok(Arc::new(Self { connections: self.connections.fork(1)?, shared: self.shared.clone() }))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            time_authority: TimeAuthority::Store,
+            wake_ups: self.shared.wake_ups,
+            clock_floored_fences: true,
+        }
+    }
+}
+
+/// What the function of acquire answered: a new grant, or a record that stands.
+fn understand(row: &Row, request: &AcquireRequest) -> Result<Acquire, Error> {
+    let text = |column| row.try_get::<_, String>(column).map_err(unreadable);
+    let number = |column| row.try_get::<_, i64>(column).map_err(unreadable);
+    let granted: bool = row.try_get(0).map_err(unreadable)?;
+    let (id, fence, since, until) = (text(1)?, text(2)?, number(3)?, number(4)?);
+    if granted {
+        let fence = fence.parse::<Fence>().and_then(|fence| Fence::new(fence.get()))?;
+        let (acquired_at, expires_at) = (millis(since), millis(until));
+        return Ok(Acquire::Granted(Grant { lock_id: request.lock_id, fence, acquired_at, expires_at }));
+    }
+    let details: Option<String> = row.try_get(5).map_err(unreadable)?;
+    let now: Timestamp = record::micros(number(6)?);
+    let stored = Stored::new(request.key.as_str().to_owned(), id, fence, since, until, details.as_deref());
+    if stored.lock_id == request.lock_id.expose() {
+        return Ok(Acquire::Granted(stored.into_record()?.grant()));
+    }
+    Ok(Acquire::Held(stored.contention(now)))
+}
+
+/// The server's integers are signed. Ours stay far below the limit.
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("tables", &self.shared.tables).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,131 @@
+-- A lock is held while expires_at_ms > now - 1000. Time is read after every wait.
+CREATE OR REPLACE FUNCTION {{now_us}}() RETURNS bigint LANGUAGE sql VOLATILE AS
+$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+
+-- Whatever the server's default, what is answered is on disk.
+CREATE OR REPLACE FUNCTION {{durably}}() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+END $$;
+
+-- Tells those who wait for a key that it is free. Whoever waits shares a lock on the key's number, so that nobody is told if
+-- nobody waits: telling makes commits queue up behind each other.
+CREATE OR REPLACE FUNCTION {{tell_freed}}(freed_key text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF NOT pg_try_advisory_xact_lock({{interest}}, hashtext(freed_key)) THEN
+    PERFORM pg_notify({{channel}}, 'F' || freed_key);
+  END IF;
+END $$;
+
+-- Grants the lock, or returns the record that stands.
+CREATE OR REPLACE FUNCTION {{acquire}}(
+  wanted_key text, wanted_id text, ttl_ms bigint, wanted_user_key text, counter text, wanted_details jsonb,
+  heir text, stuck_after_ms bigint,
+  OUT granted boolean, OUT held_id text, OUT held_fence text, OUT held_since_ms bigint, OUT held_until_ms bigint,
+  OUT held_details text, OUT now_us bigint
+) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  held {{locks}}%ROWTYPE;
+  next_fence bigint;
+  elsewhere_until bigint;
+BEGIN
+  PERFORM {{durably}}();
+  PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
+  SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key FOR UPDATE;
+  now_us := {{now_us}}();
+  IF held.key IS NOT NULL AND held.expires_at_ms > now_us / 1000 - 1000 THEN
+    IF held.lock_id = wanted_id OR NOT (
+      coalesce(held.details->>'lockId' = held.lock_id AND held.details->>'holder' = heir, false)
+      OR coalesce(now_us / 1000 - held.acquired_at_ms > stuck_after_ms, false)
+    ) THEN
+      granted := false;
+      held_id := held.lock_id;
+      held_fence := held.fence;
+      held_since_ms := held.acquired_at_ms;
+      held_until_ms := held.expires_at_ms;
+      held_details := held.details::text;
+      RETURN;
+    END IF;
+    PERFORM pg_notify({{channel}}, 'S' || held.lock_id);
+  END IF;
+
+  SELECT l.expires_at_ms INTO elsewhere_until FROM {{locks}} AS l WHERE l.lock_id = wanted_id AND l.key <> wanted_key;
+  IF elsewhere_until > now_us / 1000 - 1000 THEN
+    RAISE EXCEPTION 'the lock id belongs to the lock of another key' USING ERRCODE = 'LH001';
+  ELSIF elsewhere_until IS NOT NULL THEN
+    DELETE FROM {{locks}} AS l WHERE l.lock_id = wanted_id AND l.key <> wanted_key AND l.expires_at_ms = elsewhere_until;
+  END IF;
+
+  -- Never below the clock, in units of 100 microseconds: a server that lost its last writes repeats no fence.
+  INSERT INTO {{fences}} AS f (fence_key, fence, key_debug) VALUES (counter, now_us / 100, wanted_user_key)
+    ON CONFLICT (fence_key) DO UPDATE SET fence = greatest(f.fence + 1, excluded.fence)
+    RETURNING f.fence INTO next_fence;
+  IF next_fence > 900000000000000 THEN
+    RAISE EXCEPTION 'the fence of this key is beyond the highest one' USING ERRCODE = 'LH002';
+  END IF;
+
+  granted := true;
+  held_id := wanted_id;
+  held_fence := lpad(next_fence::text, 15, '0');
+  held_since_ms := now_us / 1000;
+  held_until_ms := now_us / 1000 + ttl_ms;
+  INSERT INTO {{locks}} AS l (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key, details)
+    VALUES (wanted_key, wanted_id, held_until_ms, held_since_ms, held_fence, wanted_user_key, wanted_details)
+    ON CONFLICT (key) DO UPDATE SET lock_id = excluded.lock_id, expires_at_ms = excluded.expires_at_ms,
+      acquired_at_ms = excluded.acquired_at_ms, fence = excluded.fence, user_key = excluded.user_key,
+      details = excluded.details;
+END $$;
+
+-- 1: released, 0: there is no such lock, -1: its time was over.
+CREATE OR REPLACE FUNCTION {{release}}(released_id text) RETURNS integer LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  gone {{locks}}%ROWTYPE;
+BEGIN
+  PERFORM {{durably}}();
+  DELETE FROM {{locks}} AS l WHERE l.lock_id = released_id RETURNING * INTO gone;
+  IF gone.key IS NULL THEN
+    RETURN 0;
+  END IF;
+  PERFORM {{tell_freed}}(gone.key);
+  IF gone.expires_at_ms > {{now_us}}() / 1000 - 1000 THEN
+    RETURN 1;
+  END IF;
+  RETURN -1;
+END $$;
+
+-- The new expiry, 0: there is no such lock, -1: its time is over.
+CREATE OR REPLACE FUNCTION {{extend}}(extended_id text, ttl_ms bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  held_until bigint;
+  now_ms bigint;
+BEGIN
+  PERFORM {{durably}}();
+  SELECT l.expires_at_ms INTO held_until FROM {{locks}} AS l WHERE l.lock_id = extended_id FOR UPDATE;
+  now_ms := {{now_us}}() / 1000;
+  IF held_until IS NULL THEN
+    RETURN 0;
+  ELSIF held_until <= now_ms - 1000 THEN
+    RETURN -1;
+  END IF;
+  UPDATE {{locks}} AS l SET expires_at_ms = now_ms + ttl_ms WHERE l.lock_id = extended_id;
+  RETURN now_ms + ttl_ms;
+END $$;
+
+-- The record that was ended, or nothing.
+CREATE OR REPLACE FUNCTION {{force_release}}(wanted_key text) RETURNS SETOF {{locks}} LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  held {{locks}}%ROWTYPE;
+BEGIN
+  PERFORM {{durably}}();
+  PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
+  SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key FOR UPDATE;
+  IF held.key IS NULL OR held.expires_at_ms <= {{now_us}}() / 1000 - 1000 THEN
+    RETURN;
+  END IF;
+  DELETE FROM {{locks}} AS l WHERE l.key = wanted_key;
+  PERFORM {{tell_freed}}(wanted_key);
+  PERFORM pg_notify({{channel}}, 'R' || held.lock_id);
+  RETURN NEXT held;
+END $$;

@@ -1,0 +1,292 @@
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+
+use super::options::PostgresOptions;
+use super::tls::{Protection, Tls};
+use crate::Error;
+
+/// Where Debian and others keep the server's socket.
+const SOCKETS: &str = "/var/run/postgresql";
+
+/// What a URL and the environment say.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) config: Config,
+    pub(super) tls: Tls,
+    pub(super) options: PostgresOptions,
+}
+
+/// Reads a URL, and the variables `PG*` for whatever it leaves open.
+pub(super) fn parse(url: &str, options: PostgresOptions) -> Result<Target, Error> {
+    parse_in(url, options, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+fn parse_in(
+    url: &str,
+    mut options: PostgresOptions,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Target, Error> {
+    let (address, query) = split_query(url);
+    let mut tls = Tls {
+        protection: protection(&variable("PGSSLMODE").unwrap_or_else(|| "prefer".to_owned()))?,
+        roots: variable("PGSSLROOTCERT").map(PathBuf::from),
+        cert: variable("PGSSLCERT").map(PathBuf::from),
+        key: variable("PGSSLKEY").map(PathBuf::from),
+    };
+    let mut theirs = Vec::new();
+    for option in query.split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        if !read_option(name, &decode(value)?, &mut options, &mut tls)? {
+            theirs.push(option);
+        }
+    }
+    let plain = if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) };
+    let mut config: Config =
+        plain.parse().map_err(|source: tokio_postgres::Error| unusable("cannot be used").with_source(source))?;
+    complete(&mut config, &variable)?;
+    config.ssl_mode(tls.protection.mode());
+    config.keepalives_idle(Duration::from_secs(15));
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(options.timeout);
+    }
+    Ok(Target { config, tls, options })
+}
+
+/// A password may contain question marks, though it should not, so the query is looked for behind it.
+fn split_query(url: &str) -> (&str, &str) {
+    let start = url.rfind('@').unwrap_or(0);
+    match url[start..].find('?') {
+        Some(at) => (&url[..start + at], &url[start + at + 1..]),
+        None => (url, ""),
+    }
+}
+
+/// Whether the option is one of ours.
+fn read_option(name: &str, value: &str, options: &mut PostgresOptions, tls: &mut Tls) -> Result<bool, Error> {
+    match name {
+        "schema" => value.clone_into(&mut options.schema),
+        "locks_table" => value.clone_into(&mut options.locks_table),
+        "fences_table" => value.clone_into(&mut options.fences_table),
+        "timeout" => options.timeout = seconds(value)?,
+        "sweep" => options.sweep_every = Some(seconds(value)?),
+        "pool" => {
+            options.pool_size = value
+                .parse()
+                .ok()
+                .filter(|size| (1..=1000).contains(size))
+                .ok_or_else(|| unusable("has a pool that is not between 1 and 1000 connections"))?;
+        }
+        "wake_ups" => {
+            options.wake_ups = match value {
+                "on" => true,
+                "off" => false,
+                _ => return Err(unusable("has a wake_ups option that is neither on nor off")),
+            }
+        }
+        "sslmode" => tls.protection = protection(value)?,
+        "sslrootcert" => tls.roots = Some(value.into()),
+        "sslcert" => tls.cert = Some(value.into()),
+        "sslkey" => tls.key = Some(value.into()),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Fills what the URL leaves open.
+fn complete(config: &mut Config, variable: &impl Fn(&str) -> Option<String>) -> Result<(), Error> {
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        let socket = Path::new(SOCKETS).exists().then(|| SOCKETS.to_owned());
+        config.host(variable("PGHOST").or(socket).unwrap_or_else(|| "localhost".to_owned()));
+    }
+    if config.get_ports().is_empty()
+        && let Some(port) = variable("PGPORT")
+    {
+        config.port(port.parse().map_err(|_| unusable("lacks a port, and PGPORT is not one"))?);
+    }
+    if config.get_user().is_none()
+        && let Some(user) = variable("PGUSER").or_else(|| variable("USER"))
+    {
+        config.user(user);
+    }
+    if config.get_dbname().is_none()
+        && let Some(database) = variable("PGDATABASE")
+    {
+        config.dbname(database);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name(variable("PGAPPNAME").unwrap_or_else(|| "leasehold".to_owned()));
+    }
+    if config.get_options().is_none()
+        && let Some(options) = variable("PGOPTIONS")
+    {
+        config.options(options);
+    }
+    if config.get_connect_timeout().is_none()
+        && let Some(timeout) = variable("PGCONNECT_TIMEOUT")
+    {
+        config.connect_timeout(seconds(&timeout)?);
+    }
+    if config.get_password().is_none()
+        && let Some(password) = variable("PGPASSWORD").or_else(|| from_password_file(config, variable))
+    {
+        config.password(password);
+    }
+    Ok(())
+}
+
+/// The password in `~/.pgpass`, or the file that `PGPASSFILE` names: lines of `host:port:database:user:password`.
+fn from_password_file(config: &Config, variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let file = variable("PGPASSFILE").map(PathBuf::from).or_else(|| Some(std::env::home_dir()?.join(".pgpass")))?;
+    let text = std::fs::read_to_string(file).ok()?;
+    let host = match config.get_hosts().first()? {
+        Host::Tcp(host) => host.clone(),
+        #[cfg(unix)]
+        Host::Unix(_) => "localhost".to_owned(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
+    let user = config.get_user()?.to_owned();
+    let database = config.get_dbname().unwrap_or(&user).to_owned();
+    password_of(&text, [&host, &port, &database, &user])
+}
+
+fn password_of(text: &str, wanted: [&str; 4]) -> Option<String> {
+    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let fields = fields(line);
+        let [found @ .., password] = &fields[..] else { return None };
+        let matches = |(found, wanted): (&String, &str)| found == "*" || found == wanted;
+        (found.len() == 4 && found.iter().zip(wanted).all(matches)).then(|| password.clone())
+    })
+}
+
+/// Splits at colons; a backslash takes the next character as it is.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut characters = line.chars();
+    while let Some(c) = characters.next() {
+        let last = fields.len() - 1;
+        match c {
+            // Whatever follows the fourth colon is the password.
+            ':' if last < 4 => fields.push(String::new()),
+            '\\' => fields[last].extend(characters.next()),
+            c => fields[last].push(c),
+        }
+    }
+    fields
+}
+
+fn protection(text: &str) -> Result<Protection, Error> {
+    Protection::parse(text).ok_or_else(|| {
+        unusable("has an unknown sslmode")
+            .with_hint("the known ones are: disable, allow, prefer, require, verify-ca, verify-full")
+    })
+}
+
+/// A number of seconds, with or without a fraction.
+fn seconds(text: &str) -> Result<Duration, Error> {
+    let parsed = text.trim_end_matches('s').parse::<f64>().ok().and_then(|time| Duration::try_from_secs_f64(time).ok());
+    parsed
+        .filter(|time| (Duration::from_millis(1)..=Duration::from_secs(86400)).contains(time))
+        .ok_or_else(|| unusable("has a time that is not between 0.001 and 86400 seconds"))
+}
+
+fn decode(text: &str) -> Result<String, Error> {
+    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| unusable("is not UTF-8"))?;
+    Ok(decoded.into_owned())
+}
+
+fn unusable(why: &str) -> Error {
+    Error::invalid(format!("the store's URL {why}"))
+        .with_hint("for example postgres://user:password@host:5432/database?sslmode=verify-full")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    fn nothing(_: &str) -> Option<String> {
+        None
+    }
+
+    fn parsed(url: &str, variable: impl Fn(&str) -> Option<String>) -> Target {
+        parse_in(url, PostgresOptions::default(), variable).unwrap_or_else(|error| panic!("{url}: {error:?}"))
+    }
+
+    #[test]
+    fn a_url_says_everything() {
+        let url = "postgres://me:p%40ss@db:6000/app?schema=s&locks_table=l&fences_table=f&timeout=1.5&pool=9&wake_ups=off\
+                   &sweep=60&sslmode=verify-full&sslrootcert=/ca.pem&application_name=job";
+        let Target { config, tls, options } = parsed(url, nothing);
+        assert_eq!(config.get_hosts(), [Host::Tcp("db".into())]);
+        assert_eq!(
+            (config.get_ports(), config.get_user(), config.get_dbname()),
+            (&[6000][..], Some("me"), Some("app"))
+        );
+        assert_eq!(config.get_password(), Some(&b"p@ss"[..]));
+        assert_eq!(config.get_application_name(), Some("job"));
+        assert_eq!((tls.protection, tls.roots), (Protection::VerifyFull, Some("/ca.pem".into())));
+        let expected = PostgresOptions {
+            schema: "s".into(),
+            locks_table: "l".into(),
+            fences_table: "f".into(),
+            timeout: Duration::from_millis(1500),
+            pool_size: 9,
+            wake_ups: false,
+            sweep_every: Some(Duration::from_secs(60)),
+        };
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn the_environment_says_the_rest_and_only_the_rest() {
+        let environment = |name: &str| {
+            let value = match name {
+                "PGHOST" => "other",
+                "PGPORT" => "7000",
+                "PGUSER" => "somebody",
+                "PGPASSWORD" => "secret",
+                "PGDATABASE" => "data",
+                "PGSSLMODE" => "require",
+                "PGAPPNAME" => "name",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        };
+        let open = parsed("postgres://", environment);
+        assert_eq!(open.config.get_hosts(), [Host::Tcp("other".into())]);
+        assert_eq!((open.config.get_ports(), open.config.get_user()), (&[7000][..], Some("somebody")));
+        assert_eq!((open.config.get_dbname(), open.tls.protection), (Some("data"), Protection::Require));
+        let said = parsed("postgres://me:mine@db:1/app?sslmode=disable", environment);
+        assert_eq!((said.config.get_user(), said.config.get_password()), (Some("me"), Some(&b"mine"[..])));
+        assert_eq!((said.config.get_ports(), said.tls.protection), (&[1][..], Protection::Disable));
+    }
+
+    #[test]
+    fn the_password_file_is_read_as_the_servers_own_clients_do() {
+        let text = "# comment\nelse:*:*:*:no\n*:5432:app:me:a\\:b\\\\c:d\n*:*:*:*:any\n";
+        assert_eq!(password_of(text, ["db", "5432", "app", "me"]).as_deref(), Some("a:b\\c:d"));
+        assert_eq!(password_of(text, ["db", "5432", "app", "you"]).as_deref(), Some("any"));
+        assert_eq!(password_of("db:1:a", ["db", "1", "a", "b"]), None);
+    }
+
+    #[test]
+    fn the_rest_is_refused_without_repeating_it() {
+        for wrong in [
+            "postgres://host:secret/db",
+            "postgres://host/db?secret=1",
+            "postgres://host/db?sslmode=secret",
+            "postgres://host/db?timeout=secret",
+            "postgres://host/db?pool=0",
+            "postgres://host/db?wake_ups=secret",
+            "postgres://host/db?schema=%ff",
+        ] {
+            let error = parse_in(wrong, PostgresOptions::default(), nothing).expect_err(wrong);
+            assert_eq!(error.code(), ErrorCode::InvalidArgument, "{wrong}");
+            assert!(error.hint().is_some() && !error.to_string().contains("secret"), "{wrong}: {error}");
+        }
+    }
+}
