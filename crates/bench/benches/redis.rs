@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::{Acquire, AcquireRequest, Backend, Key, LockId, Locks, Redis, Release, Ttl};
-use leasehold_bench::{Contestant, compete};
+use leasehold_bench::{Contestant, PARTNER, compete, measure_hand_over, take_turns};
 use rslock::LockManager;
 
 const ROUNDS: usize = 11;
@@ -17,7 +15,7 @@ const PAIRS: u64 = 6_400;
 const TTL: Duration = Duration::from_secs(30);
 
 fn main() {
-    if let Ok(url) = std::env::var("LEASEHOLD_BENCH_PARTNER") {
+    if let Ok(url) = std::env::var(PARTNER) {
         return partner(&url);
     }
     let server = test_servers::Redis::start();
@@ -144,42 +142,36 @@ fn field(server: &test_servers::Redis, command: &str, name: &str) -> f64 {
     value.parse().unwrap()
 }
 
-/// Two processes take turns with one lock. The partner writes when it got it; the time from our release to that is the
-/// hand-over, the pipe included.
 fn hand_over(server: &test_servers::Redis, runtime: &tokio::runtime::Runtime) {
-    const TURNS: usize = 300;
     let locks = Locks::new(runtime.block_on(Redis::connect(&server.url())).unwrap());
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .env("LEASEHOLD_BENCH_PARTNER", server.url())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut tell = child.stdin.take().unwrap();
-    let mut heard = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut times = Vec::with_capacity(TURNS);
-    for _ in 0..TURNS {
-        let guard = runtime.block_on(locks.lock("baton").wait_forever().acquire()).unwrap();
-        writeln!(tell, "wait").unwrap();
-        assert_eq!(heard.next().unwrap().unwrap(), "waiting");
-        // Long enough that it sleeps.
-        std::thread::sleep(Duration::from_millis(3));
-        let released = Instant::now();
-        runtime.block_on(guard.release()).unwrap();
-        assert_eq!(heard.next().unwrap().unwrap(), "got it");
-        times.push(released.elapsed());
-    }
-    drop(tell);
-    child.wait().unwrap();
+    println!("hand-over between two processes, leasehold: {}", measure_hand_over(runtime, &locks, &server.url()));
+    // rslock looks again and again, with a pause of 200 ms.
+    let manager = LockManager::new(vec![server.url()]);
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let (held, waiter) = (runtime.block_on(manager.lock("baton", TTL)).unwrap(), manager.clone());
+            let waiting = runtime.spawn(async move {
+                let guard = waiter.acquire("baton", TTL).await.unwrap();
+                let at = Instant::now();
+                guard.release().await;
+                at
+            });
+            runtime.block_on(async {
+                tokio::time::sleep(Duration::from_millis(50 + fastrand::u64(..200))).await;
+                let released = Instant::now();
+                manager.unlock(&held).await;
+                waiting.await.unwrap().duration_since(released)
+            })
+        })
+        .collect();
     times.sort_unstable();
-    let at = |percent: usize| times[times.len() * percent / 100];
-    println!("hand-over between two processes, {TURNS} turns: p50 {:?}, p90 {:?}, p99 {:?}", at(50), at(90), at(99));
+    println!("hand-over within one process, rslock: p50 {:?}, p90 {:?}", times[10], times[18]);
 }
 
 fn partner(url: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let locks = Locks::new(runtime.block_on(Redis::connect(url)).unwrap());
-    leasehold_bench::take_turns(&runtime, &locks);
+    take_turns(&runtime, &locks);
 }
 
 /// What a live lock takes in the server: the lock, its index and its fence counter.

@@ -3,20 +3,17 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use leasehold::{Acquire, AcquireRequest, Backend, Key, LockId, Locks, Release, Sqlite, Ttl};
-use leasehold_bench::{Contestant, compete};
+use leasehold_bench::{Contestant, PARTNER, compete, measure_hand_over, take_turns};
 use rusqlite::{Connection, params};
 
 const ROUNDS: usize = 11;
 const PAIRS: u64 = 12_800;
 
 fn main() {
-    if let Ok(path) = std::env::var("LEASEHOLD_BENCH_PARTNER") {
+    if let Ok(path) = std::env::var(PARTNER) {
         return partner(Path::new(&path));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -112,42 +109,15 @@ fn by_hand(connection: &Connection, request: &AcquireRequest, n: i64) {
     run("COMMIT");
 }
 
-/// Two processes take turns with one lock. The partner writes when it got it; the time from our release to that is the
-/// hand-over, the pipe included.
 fn hand_over(runtime: &tokio::runtime::Runtime) {
-    const TURNS: usize = 300;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("locks.db");
     let locks = Locks::new(runtime.block_on(Sqlite::open(&path)).unwrap());
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .env("LEASEHOLD_BENCH_PARTNER", &path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut tell = child.stdin.take().unwrap();
-    let mut heard = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut times = Vec::with_capacity(TURNS);
-    for _ in 0..TURNS {
-        let guard = runtime.block_on(locks.lock("baton").wait_forever().acquire()).unwrap();
-        writeln!(tell, "wait").unwrap();
-        assert_eq!(heard.next().unwrap().unwrap(), "waiting");
-        // Long enough that it sleeps.
-        std::thread::sleep(Duration::from_millis(3));
-        let released = Instant::now();
-        runtime.block_on(guard.release()).unwrap();
-        assert_eq!(heard.next().unwrap().unwrap(), "got it");
-        times.push(released.elapsed());
-    }
-    drop(tell);
-    child.wait().unwrap();
-    times.sort_unstable();
-    let at = |percent: usize| times[times.len() * percent / 100];
-    println!("hand-over between two processes, {TURNS} turns: p50 {:?}, p90 {:?}, p99 {:?}", at(50), at(90), at(99));
+    println!("hand-over between two processes: {}", measure_hand_over(runtime, &locks, path.to_str().unwrap()));
 }
 
 fn partner(path: &Path) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let locks = Locks::new(runtime.block_on(Sqlite::open(path)).unwrap());
-    leasehold_bench::take_turns(&runtime, &locks);
+    take_turns(&runtime, &locks);
 }

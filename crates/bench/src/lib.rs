@@ -1,5 +1,7 @@
-//! What the benchmarks share: timing in interleaved rounds, and the partner of a hand-over.
+//! What the benchmarks share: timing in interleaved rounds, and the hand-over between two processes.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use leasehold::Locks;
@@ -49,6 +51,42 @@ pub fn compete(contestants: &mut [Contestant<'_>], rounds: usize, operations: u6
 fn median(mut times: Vec<u128>) -> f64 {
     times.sort_unstable();
     times[times.len() / 2] as f64
+}
+
+/// Set to where the locks are, it makes a benchmark the partner in a hand-over.
+pub const PARTNER: &str = "LEASEHOLD_BENCH_PARTNER";
+
+/// Two processes take turns with one lock. The partner, this program with [`PARTNER`] set to `place`, writes when it got it; the
+/// time from our release to that is the hand-over, the pipe included.
+///
+/// # Panics
+///
+/// When anything goes wrong: it is a measurement.
+#[allow(clippy::unwrap_used)]
+pub fn measure_hand_over(runtime: &Runtime, locks: &Locks, place: &str) -> String {
+    const TURNS: usize = 300;
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let piped = command.env(PARTNER, place).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut tell = child.stdin.take().unwrap();
+    let mut heard = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut times = Vec::with_capacity(TURNS);
+    for _ in 0..TURNS {
+        let guard = runtime.block_on(locks.lock("baton").wait_forever().acquire()).unwrap();
+        writeln!(tell, "wait").unwrap();
+        assert_eq!(heard.next().unwrap().unwrap(), "waiting");
+        // Long enough that it sleeps.
+        std::thread::sleep(Duration::from_millis(3));
+        let released = Instant::now();
+        runtime.block_on(guard.release()).unwrap();
+        assert_eq!(heard.next().unwrap().unwrap(), "got it");
+        times.push(released.elapsed());
+    }
+    drop(tell);
+    child.wait().unwrap();
+    times.sort_unstable();
+    let at = |percent: usize| times[times.len() * percent / 100];
+    format!("{TURNS} turns, p50 {:?}, p90 {:?}, p99 {:?}", at(50), at(90), at(99))
 }
 
 /// The partner in a hand-over, in a process of its own: for each line on its standard input it waits for the lock, says when

@@ -11,7 +11,7 @@ use crate::exit::Failure;
 /// Where the locks are, and how to talk about them.
 #[derive(Args, Debug)]
 pub(crate) struct Common {
-    /// Where the locks are, for example sqlite:/var/lib/app/locks.db or redis://host:6379/0
+    /// Where the locks are, for example sqlite:/var/lib/app/locks.db, redis://host or postgres://user@host/database
     ///
     /// By default a SQLite file for this user: $XDG_STATE_HOME/leasehold/locks.db or ~/.local/state/leasehold/locks.db;
     /// for root /var/lib/leasehold/locks.db.

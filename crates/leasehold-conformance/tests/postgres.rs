@@ -1,12 +1,12 @@
-//! The store in a PostgreSQL database: through two handles of this process, through one here and one in another process, with
-//! all layers around it, and through PgBouncer. Every case has a server of its own.
+//! The store in a PostgreSQL database: through two handles of this process, through one here and one in another process, and
+//! through PgBouncer. Every case has a server of its own.
 
 use std::error::Error;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Backend, FaultLayer, MetricsLayer, Postgres, TelemetryLayer};
+use leasehold::{Backend, Postgres};
 use leasehold_conformance::history::HistoryOptions;
 use leasehold_conformance::model::ModelConfig;
 use leasehold_conformance::remote::{self, Peer};
@@ -27,10 +27,9 @@ fn main() -> ExitCode {
             .history(HistoryOptions { duration: Duration::from_secs(3), ..HistoryOptions::real_clock() })
     };
     let one_process = shorter(Suite::new("postgres", || harness(false)));
-    let layers = shorter(Suite::new("postgres_with_layers", layered));
     let pooled = shorter(Suite::new("postgres_pgbouncer", pooled));
     let other_process = Suite::new("postgres_other_process", || harness(true));
-    runner::main(&[one_process, layers, pooled, other_process])
+    runner::main(&[one_process, pooled, other_process])
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -53,17 +52,6 @@ async fn harness(other_process: bool) -> Result<RealHarness, Failure> {
     } else {
         Arc::new(Postgres::connect(&server.url()).await?)
     };
-    Ok(RealHarness::new(Arc::new(store), peer).keeping(server))
-}
-
-/// Every layer, which must pass on what it does not care about.
-async fn layered() -> Result<RealHarness, Failure> {
-    let server = test_servers::Postgres::start();
-    let store = Postgres::connect(&server.url()).await?;
-    store.migrate().await?;
-    let (store, _) = FaultLayer::new(store);
-    let store = TelemetryLayer::include_raw(MetricsLayer::new(store), true, |_| {});
-    let peer = store.fork().await?;
     Ok(RealHarness::new(Arc::new(store), peer).keeping(server))
 }
 

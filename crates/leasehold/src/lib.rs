@@ -31,7 +31,8 @@
 //! - [`Locks`] is the handle, [`LockRequest`] what you can ask for, [`Guard`] what you get, [`Lease`] its view for other
 //!   tasks.
 //! - [`Backend`] is what a store must do; [`Memory`] is the store inside this process, `Sqlite` (feature `sqlite`) the one for
-//!   the processes of one host, `Redis` (feature `redis`) the one for many hosts.
+//!   the processes of one host, `Redis` (feature `redis`) and `Postgres` (feature `postgres`)
+//!   those for many hosts.
 //! - [`Error`] has one code for each thing a program may want to decide on.
 //! - [`TelemetryLayer`], [`MetricsLayer`] and [`FaultLayer`] go around any store.
 //!

@@ -3,6 +3,14 @@ use crate::{Error, HashId};
 /// The longest name of a table: functions and indexes are named after it, and 63 bytes is the server's limit.
 const LONGEST_TABLE: usize = 48;
 
+/// The server's time in microseconds, at this very moment.
+const NOW_US: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+/// Whatever the server's default, what is answered is on disk.
+const DURABLY: &str = "IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;";
+
 /// The tables of the locks and of the fences, and everything that is named after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tables {
@@ -39,8 +47,8 @@ impl Tables {
             ("expiry_index", quoted(&format!("idx_{}_expires_at", self.locks))),
             ("channel", literal(&self.channel())),
             ("interest", format!("hashtext({})", literal(&self.channel()))),
-            ("now_us", self.function("now_us")),
-            ("durably", self.function("durably")),
+            ("now_us", NOW_US.to_owned()),
+            ("durably", DURABLY.to_owned()),
             ("tell_freed", self.function("tell_freed")),
             ("acquire", self.function("acquire")),
             ("release", self.function("release")),

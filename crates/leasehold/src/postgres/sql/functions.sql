@@ -1,14 +1,4 @@
 -- A lock is held while expires_at_ms > now - 1000. Time is read after every wait.
-CREATE OR REPLACE FUNCTION {{now_us}}() RETURNS bigint LANGUAGE sql VOLATILE AS
-$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
-
--- Whatever the server's default, what is answered is on disk.
-CREATE OR REPLACE FUNCTION {{durably}}() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-  IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
-END $$;
 
 -- Tells those who wait for a key that it is free. Whoever waits shares a lock on the key's number, so that nobody is told if
 -- nobody waits: telling makes commits queue up behind each other.
@@ -31,10 +21,10 @@ DECLARE
   next_fence bigint;
   elsewhere_until bigint;
 BEGIN
-  PERFORM {{durably}}();
+  {{durably}}
   PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
   SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key FOR UPDATE;
-  now_us := {{now_us}}();
+  now_us := {{now_us}};
   IF held.key IS NOT NULL AND held.expires_at_ms > now_us / 1000 - 1000 THEN
     IF held.lock_id = wanted_id OR NOT (
       coalesce(held.details->>'lockId' = held.lock_id AND held.details->>'holder' = heir, false)
@@ -83,13 +73,13 @@ CREATE OR REPLACE FUNCTION {{release}}(released_id text) RETURNS integer LANGUAG
 DECLARE
   gone {{locks}}%ROWTYPE;
 BEGIN
-  PERFORM {{durably}}();
+  {{durably}}
   DELETE FROM {{locks}} AS l WHERE l.lock_id = released_id RETURNING * INTO gone;
   IF gone.key IS NULL THEN
     RETURN 0;
   END IF;
   PERFORM {{tell_freed}}(gone.key);
-  IF gone.expires_at_ms > {{now_us}}() / 1000 - 1000 THEN
+  IF gone.expires_at_ms > {{now_us}} / 1000 - 1000 THEN
     RETURN 1;
   END IF;
   RETURN -1;
@@ -101,9 +91,9 @@ DECLARE
   held_until bigint;
   now_ms bigint;
 BEGIN
-  PERFORM {{durably}}();
+  {{durably}}
   SELECT l.expires_at_ms INTO held_until FROM {{locks}} AS l WHERE l.lock_id = extended_id FOR UPDATE;
-  now_ms := {{now_us}}() / 1000;
+  now_ms := {{now_us}} / 1000;
   IF held_until IS NULL THEN
     RETURN 0;
   ELSIF held_until <= now_ms - 1000 THEN
@@ -118,10 +108,10 @@ CREATE OR REPLACE FUNCTION {{force_release}}(wanted_key text) RETURNS SETOF {{lo
 DECLARE
   held {{locks}}%ROWTYPE;
 BEGIN
-  PERFORM {{durably}}();
+  {{durably}}
   PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
   SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key FOR UPDATE;
-  IF held.key IS NULL OR held.expires_at_ms <= {{now_us}}() / 1000 - 1000 THEN
+  IF held.key IS NULL OR held.expires_at_ms <= {{now_us}} / 1000 - 1000 THEN
     RETURN;
   END IF;
   DELETE FROM {{locks}} AS l WHERE l.key = wanted_key;

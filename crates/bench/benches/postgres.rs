@@ -1,0 +1,107 @@
+//! The PostgreSQL store beside two bare transactions on tables of the same shape, on one private server: sequential pairs, 16
+//! tasks, and the hand-over between two processes. `cargo bench -p leasehold-bench --bench postgres`
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::sync::Arc;
+
+use leasehold::{Acquire, AcquireRequest, Backend, Key, LockId, Locks, Postgres, Release, Ttl};
+use leasehold_bench::{Contestant, PARTNER, compete, measure_hand_over, take_turns};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, NoTls};
+
+const ROUNDS: usize = 7;
+const PAIRS: u64 = 800;
+const TASKS: usize = 16;
+
+fn main() {
+    if let Ok(url) = std::env::var(PARTNER) {
+        return partner(&url);
+    }
+    let server = test_servers::Postgres::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let store = runtime.block_on(open(&format!("{}?pool={TASKS}", server.url())));
+    pairs(&server, &runtime, &Arc::new(store));
+    let locks = Locks::new(runtime.block_on(open(&server.url())));
+    println!("hand-over between two processes: {}", measure_hand_over(&runtime, &locks, &server.url()));
+}
+
+async fn open(url: &str) -> Postgres {
+    let store = Postgres::connect(url).await.unwrap();
+    store.migrate().await.unwrap();
+    store
+}
+
+fn partner(url: &str) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let locks = Locks::new(runtime.block_on(Postgres::connect(url)).unwrap());
+    take_turns(&runtime, &locks);
+}
+
+fn request(key: &str) -> AcquireRequest {
+    AcquireRequest::new(Key::new(key).unwrap(), LockId::random().unwrap(), Ttl::default())
+}
+
+async fn ours(store: &Postgres, request: &AcquireRequest) {
+    let Acquire::Granted(grant) = store.acquire(request).await.unwrap() else { panic!("held") };
+    let Release::Released = store.release(&grant.lock_id).await.unwrap() else { panic!("absent") };
+}
+
+/// What somebody would write for a lock without fences, holders, waiting and stealing: one insert, one delete.
+async fn by_hand(client: &Client, key: &str, id: &str) {
+    let insert = "INSERT INTO bare (key, lock_id, expires_at_ms) VALUES ($1, $2, 1) ON CONFLICT (key) DO NOTHING";
+    client.execute_typed(insert, &[(&key, Type::TEXT), (&id, Type::TEXT)]).await.unwrap();
+    client.execute_typed("DELETE FROM bare WHERE lock_id = $1", &[(&id, Type::TEXT)]).await.unwrap();
+}
+
+fn pairs(server: &test_servers::Postgres, runtime: &tokio::runtime::Runtime, store: &Arc<Postgres>) {
+    server.sql(
+        "CREATE TABLE bare (key text PRIMARY KEY, lock_id text NOT NULL UNIQUE, expires_at_ms bigint NOT NULL);
+         CREATE INDEX ON bare (expires_at_ms)",
+    );
+    let bare = runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    });
+    let requests: Vec<_> = (0..100).map(|n| request(&format!("payment:order-{n:07}"))).collect();
+    let next = |n: u64| &requests[usize::try_from(n % 100).unwrap()];
+    let mut contestants = [
+        Contestant::new("bare: insert and delete by hand", |operations| {
+            runtime.block_on(async {
+                for n in 0..operations {
+                    by_hand(&bare, next(n).key.as_str(), next(n).lock_id.expose()).await;
+                }
+            });
+        }),
+        Contestant::new("one task: acquire + release", |operations| {
+            runtime.block_on(async {
+                for n in 0..operations {
+                    ours(&store, next(n)).await;
+                }
+            });
+        }),
+        Contestant::new("16 tasks: acquire + release", |operations| {
+            let tasks = requests[..TASKS].iter().map(|request| {
+                let (store, request) = (store.clone(), request.clone());
+                runtime.spawn(async move {
+                    for _ in 0..operations / TASKS as u64 {
+                        ours(&store, &request).await;
+                    }
+                })
+            });
+            let tasks: Vec<_> = tasks.collect();
+            runtime.block_on(async {
+                for task in tasks {
+                    task.await.unwrap();
+                }
+            });
+        }),
+    ];
+    println!("pairs of acquire and release, median of {ROUNDS} rounds of {PAIRS}");
+    let times = compete(&mut contestants, ROUNDS, PAIRS);
+    for (contestant, time) in contestants.iter().zip(&times) {
+        let (pace, ratio) = (1e9 / time, times[0] / time);
+        println!("  {:<32} {:>7.0} us  {pace:>6.0} pairs/s  x{ratio:.2} the bare pace", contestant.name, time / 1e3);
+    }
+}
