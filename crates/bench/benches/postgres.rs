@@ -77,7 +77,7 @@ fn pairs(server: &test_servers::Postgres, runtime: &tokio::runtime::Runtime, sto
         Contestant::new("one task: acquire + release", |operations| {
             runtime.block_on(async {
                 for n in 0..operations {
-                    ours(&store, next(n)).await;
+                    ours(store, next(n)).await;
                 }
             });
         }),

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold::{Contention, Error, Guard, Holder, Key, LockRequest, Locks, Metadata};
+use leasehold::{Contention, Error, ErrorCode, Guard, Holder, Key, LockRequest, Locks, Metadata};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -39,8 +39,8 @@ pub(crate) struct Wanted<'a> {
 pub(crate) enum Asked {
     /// The lock is ours.
     Granted(Guard),
-    /// It is not, after all the time given to wait.
-    Refused(Error),
+    /// It is not, after all the time given to wait. With who was last seen with it.
+    Refused(Error, Option<Contention>),
     /// A signal came first. Nothing is held.
     Stopped(Signal),
 }
@@ -82,7 +82,7 @@ impl Wanted<'_> {
                         talk.say(&event::acquired(self.key, guard.fence(), &self.holder, started.elapsed(), announced));
                         Asked::Granted(guard)
                     }
-                    Err(error) => Asked::Refused(error),
+                    Err(error) => Asked::Refused(error, seen.recently().map(|(contention, _)| contention)),
                 },
                 signal = signals.next() => {
                     talk.say(&event::signal(signal));
@@ -141,9 +141,10 @@ impl Wanted<'_> {
         request
     }
 
-    /// What to say when the lock was refused.
-    pub(crate) fn refused(&self, error: &Error) -> Failure {
-        let Some(contention) = error.contention() else { return Failure::from(error) };
+    /// What to say when the lock was refused. Whoever was seen with it has it still, if the last look was not answered in time.
+    pub(crate) fn refused(&self, error: &Error, seen: Option<&Contention>) -> Failure {
+        let seen = seen.filter(|_| error.code() == ErrorCode::AcquisitionTimeout);
+        let Some(contention) = error.contention().or(seen) else { return Failure::from(error) };
         let holder = contention.holder.as_ref().map_or("somebody who left no name", Holder::as_str);
         let message = format!(
             "'{}' is held by {holder} since {} ({}), for at most {} more unless extended",

@@ -47,7 +47,7 @@ pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
     };
     let result = match wanted.ask(&locks, &mut signals, talk).await {
         Asked::Stopped(signal) => Ok(exit::of_signal(signal.number())),
-        Asked::Refused(error) => Err(wanted.refused(&error)),
+        Asked::Refused(error, seen) => Err(wanted.refused(&error, seen.as_ref())),
         Asked::Granted(guard) => {
             let line = json!({
                 "key": options.key,

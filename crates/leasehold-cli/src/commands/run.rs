@@ -103,10 +103,10 @@ async fn locked(
     match wanted.ask(locks, &mut signals, talk).await {
         Asked::Granted(guard) => run.under(guard, signals).await,
         Asked::Stopped(signal) => Ok(exit::of_signal(signal.number())),
-        Asked::Refused(error) if options.proceed_unlocked && may_proceed(&error) => {
-            run.without_lock(&wanted.refused(&error).message, signals).await
+        Asked::Refused(error, seen) if options.proceed_unlocked && may_proceed(&error) => {
+            run.without_lock(&wanted.refused(&error, seen.as_ref()).message, signals).await
         }
-        Asked::Refused(error) => Err(wanted.refused(&error)),
+        Asked::Refused(error, seen) => Err(wanted.refused(&error, seen.as_ref())),
     }
 }
 

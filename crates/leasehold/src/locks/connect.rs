@@ -89,13 +89,13 @@ fn scheme_of(url: &str) -> Result<(&str, &str), Error> {
 }
 
 fn unknown_scheme() -> Error {
-    let mut known = vec!["memory:"];
-    #[cfg(feature = "sqlite")]
-    known.push("sqlite:");
-    #[cfg(feature = "redis")]
-    known.extend(["redis:", "rediss:", "redis+sentinel:", "unix:"]);
-    #[cfg(feature = "postgres")]
-    known.push("postgres:");
+    let known = [
+        ("memory:", true),
+        ("sqlite:", cfg!(feature = "sqlite")),
+        ("redis:, rediss:, redis+sentinel:, unix:", cfg!(feature = "redis")),
+        ("postgres:", cfg!(feature = "postgres")),
+    ];
+    let known: Vec<_> = known.into_iter().filter(|(_, built)| *built).map(|(schemes, _)| schemes).collect();
     Error::invalid("the store's URL has a scheme this build does not know")
         .with_hint(format!("the known ones are: {}", known.join(", ")))
 }
