@@ -11,7 +11,7 @@ fn strictly_increasing(fences: &str) -> bool {
 #[test]
 fn twenty_processes_lose_no_increment_and_their_fences_grow() {
     const PROCESSES: usize = 20;
-    const INCREMENTS: usize = 50;
+    const INCREMENTS: usize = crate::store::TURNS;
     let place = Place::new();
     std::fs::write(place.path("counter"), "0\n").unwrap();
     let job = "read n < counter; echo $((n + 1)) > counter; echo $LEASEHOLD_FENCE >> fences";

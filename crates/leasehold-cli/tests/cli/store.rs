@@ -1,5 +1,8 @@
 use std::path::{Path, PathBuf};
 
+/// How often each of many processes takes a lock.
+pub(crate) const TURNS: usize = 50;
+
 /// Locks in a file of the test's directory.
 pub(crate) struct Store {
     file: PathBuf,

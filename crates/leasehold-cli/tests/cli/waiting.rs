@@ -29,7 +29,7 @@ fn quiet_waiters_say_nothing() {
 fn every_event_is_a_line_of_json() {
     let place = Place::new();
     place.run(["acquire", "k", "--holder", "me", "--ttl", "200ms"]);
-    let done = place.run(["run", "--json", "--at-least", "50ms", "k", "--", "sh", "-c", "exit 3"]);
+    let done = place.run(["run", "--json", "--at-least", "1500ms", "k", "--", "sh", "-c", "exit 3"]);
     assert_eq!(done.code, 3);
     assert_eq!(done.event_names(), ["waiting", "acquired", "started", "exited", "keeping", "released"]);
     let events = done.events();

@@ -1,6 +1,9 @@
 use std::path::Path;
 use std::process::Command;
 
+/// How often each of many processes takes a lock. Each is a process with connections of its own, and the server starts a process for each connection.
+pub(crate) const TURNS: usize = 15;
+
 /// Locks in a server of the test's own.
 pub(crate) struct Store {
     server: test_servers::Postgres,

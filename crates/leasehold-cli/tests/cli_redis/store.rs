@@ -1,5 +1,8 @@
 use std::path::Path;
 
+/// How often each of many processes takes a lock.
+pub(crate) const TURNS: usize = 50;
+
 /// Locks in a server of the test's own.
 pub(crate) struct Store {
     server: test_servers::Redis,

@@ -3,15 +3,14 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::connections::{Connections, Parameter};
+use super::connections::Connections;
 use super::error::translate;
 use super::tables::Tables;
 use crate::backend::Event;
 use crate::ear::{self, News};
-use crate::{Error, ErrorCode, Operation};
+use crate::{Error, ErrorCode};
 
 /// The topic of locks that are taken from their holders. No key's topic has this name, because those have a prefix.
 pub(super) const TAKEN: &str = "taken";
@@ -21,8 +20,15 @@ pub(super) fn freed(storage_key: &str) -> String {
     format!("freed:{storage_key}")
 }
 
-/// How long a message from one connection to another may take before we believe that none arrives.
-const ECHO: Duration = Duration::from_secs(1);
+/// The topic of a word that we send ourselves.
+pub(super) fn echo(word: &str) -> String {
+    format!("echo:{word}")
+}
+
+/// How a word is sent.
+pub(super) fn echo_message(word: &str) -> String {
+    format!("E{word}")
+}
 
 /// A connection for wake-ups. All news of the tables come over one channel; a share in the advisory lock of a key tells those
 /// who release it that somebody wants to hear.
@@ -88,26 +94,6 @@ impl ear::Line for Line {
     }
 }
 
-impl Line {
-    /// Whether what one connection says arrives on another: not so through a pooler that lends connections for a transaction.
-    pub(super) async fn works(source: &Source) -> Result<bool, Error> {
-        let mut line = <Self as ear::Line>::open(source).await?;
-        let word = format!("echo {:016x}", fastrand::u64(..));
-        let channel = source.tables.channel();
-        let parameters: [Parameter<'_>; 2] = [(&channel, Type::TEXT), (&word, Type::TEXT)];
-        source.connections.query(Operation::Subscribe, "SELECT pg_notify($1, $2)", &parameters).await?;
-        let echo = async {
-            while let Some(heard) = line.heard.recv().await {
-                if heard == word {
-                    return true;
-                }
-            }
-            false
-        };
-        Ok(tokio::time::timeout(ECHO, echo).await.unwrap_or(false))
-    }
-}
-
 impl Drop for Line {
     fn drop(&mut self) {
         self.driver.abort();
@@ -116,9 +102,10 @@ impl Drop for Line {
 
 /// The first letter says what, the rest which.
 fn understand(text: &str) -> News {
-    match text.strip_prefix('F') {
-        Some(key) => Some((freed(key), Event::Freed)),
-        None => ear::taken(text).map(|event| (TAKEN.to_owned(), event)),
+    match text.split_at_checked(1)? {
+        ("F", key) => Some((freed(key), Event::Freed)),
+        ("E", word) => Some((echo(word), Event::Freed)),
+        _ => ear::taken(text).map(|event| (TAKEN.to_owned(), event)),
     }
 }
 
@@ -136,8 +123,9 @@ mod tests {
     #[test]
     fn news_are_understood_and_noise_is_not() {
         assert_eq!(understand("Fpayment:42"), Some(("freed:payment:42".to_owned(), Event::Freed)));
+        assert_eq!(understand("Eword"), Some((echo("word"), Event::Freed)));
         assert!(matches!(understand("SAAAAAAAAAAAAAAAAAAAAAA"), Some((topic, Event::Taken { .. })) if topic == TAKEN));
-        for noise in ["", "echo 0", "X", "Sshort"] {
+        for noise in ["", "\u{e9}", "X", "Sshort"] {
             assert_eq!(understand(noise), None, "{noise}");
         }
     }

@@ -12,7 +12,8 @@ mod tls;
 mod url;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -24,17 +25,19 @@ use self::record::{Stored, millis, unreadable};
 use self::sweep::Sweep;
 use self::tables::Tables;
 use crate::backend::{
-    Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, Grant, ListPage, ListRequest,
+    Absence, Acquire, AcquireRequest, Backend, Capabilities, Event, Extend, ForceRelease, Grant, ListPage, ListRequest,
     LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
 };
 use crate::ear::Ear;
-use crate::sync::lock;
 use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, StorageKeys, Timestamp, Ttl};
 
 pub use options::PostgresOptions;
 
 /// The longest name of a lock. Shared with other programs, so it never changes.
 const LIMIT: usize = 1700;
+
+/// How long a message from one connection to another may take before we believe that none arrives.
+const ECHO: Duration = Duration::from_secs(1);
 
 /// A reader of taken locks that falls this far behind is told that it missed some.
 const TAKEN_BACKLOG: usize = 1024;
@@ -71,8 +74,8 @@ struct Shared {
     tables: Tables,
     names: StorageKeys,
     statements: Statements,
-    wake_ups: bool,
-    ear: Mutex<Option<Arc<Ear>>>,
+    /// None if the server does not tell of released locks.
+    ear: Option<Arc<Ear>>,
     sweep: Sweep,
 }
 
@@ -137,13 +140,12 @@ impl Postgres {
         let tls = target.tls.connector()?;
         let connections = Connections::new(target.config, tls, options.pool_size, options.timeout)?;
         connections.query(Operation::Lookup, "SELECT 1", &[]).await?;
-        let wake_ups = options.wake_ups && listens(&connections, &tables).await;
+        let ear = if options.wake_ups { ear(&connections, &tables).await } else { None };
         let shared = Shared {
             names: StorageKeys::new("", LIMIT, 0)?,
             statements: Statements::new(&tables),
             tables,
-            wake_ups,
-            ear: Mutex::default(),
+            ear,
             sweep: Sweep::every(options.sweep_every),
         };
         Ok(Self { connections, shared: Arc::new(shared) })
@@ -211,33 +213,35 @@ impl Postgres {
         let (stored, now) = Stored::read(row).map_err(|error| error.during(operation))?;
         Ok(Some(stored).filter(|stored| stored.expires_at.is_live(now)))
     }
+}
 
-    fn ear(&self) -> Result<Arc<Ear>, Error> {
-        let mut ear = lock(&self.shared.ear);
-        match &*ear {
-            Some(ear) => Ok(ear.clone()),
-            None => {
-                let source = Source { connections: self.connections.clone(), tables: self.shared.tables.clone() };
-                Ok(ear.insert(Arc::new(Ear::open::<Line>(Arc::new(source))?)).clone())
-            }
+/// An ear that hears, if the server tells of released locks. If it does not, that is worth one warning.
+async fn ear(connections: &Connections, tables: &Tables) -> Option<Arc<Ear>> {
+    match hears(connections, tables).await {
+        Ok(Some(ear)) => Some(ear),
+        Ok(None) => {
+            tracing::warn!("the server does not deliver notifications, as behind a pooler: waiting for locks polls");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot listen to the server: waiting for locks polls");
+            None
         }
     }
 }
 
-/// Whether the server tells of released locks. If not, that is worth one warning.
-async fn listens(connections: &Connections, tables: &Tables) -> bool {
+/// Whether what one connection says arrives on another: not so through a pooler that lends connections for a transaction.
+async fn hears(connections: &Connections, tables: &Tables) -> Result<Option<Arc<Ear>>, Error> {
     let source = Source { connections: connections.clone(), tables: tables.clone() };
-    match Line::works(&source).await {
-        Ok(true) => true,
-        Ok(false) => {
-            tracing::warn!("the server does not deliver notifications, as behind a pooler: waiting for locks polls");
-            false
-        }
-        Err(error) => {
-            tracing::warn!(%error, "cannot listen to the server: waiting for locks polls");
-            false
-        }
-    }
+    let ear = Arc::new(Ear::open::<Line>(Arc::new(source))?);
+    let word = LockId::random()?.hash_id().to_string();
+    let (publisher, mut echo) = Subscription::channel(1, ear.leave(line::echo(&word)));
+    ear.subscribe(line::echo(&word), publisher).await?;
+    let (channel, message) = (tables.channel(), line::echo_message(&word));
+    let parameters: [Parameter<'_>; 2] = [(&channel, Type::TEXT), (&message, Type::TEXT)];
+    connections.query(Operation::Subscribe, "SELECT pg_notify($1, $2)", &parameters).await?;
+    let heard = tokio::time::timeout(ECHO, echo.next()).await;
+    Ok(heard.is_ok_and(|event| event == Some(Event::Freed)).then_some(ear))
 }
 
 #[async_trait]
@@ -320,10 +324,7 @@ impl Backend for Postgres {
             Topic::Freed(key) => (line::freed(&self.shared.names.lock(key)?), 1),
             Topic::Taken => (TAKEN.to_owned(), TAKEN_BACKLOG),
         };
-        if !self.shared.wake_ups {
-            return Ok(Subscription::silent());
-        }
-        let ear = self.ear()?;
+        let Some(ear) = &self.shared.ear else { return Ok(Subscription::silent()) };
         let (publisher, subscription) = Subscription::channel(backlog, ear.leave(topic.clone()));
         ear.subscribe(topic, publisher).await.map_err(|error| error.during(Operation::Subscribe))?;
         Ok(subscription)
@@ -345,7 +346,7 @@ impl Backend for Postgres {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             time_authority: TimeAuthority::Store,
-            wake_ups: self.shared.wake_ups,
+            wake_ups: self.shared.ear.is_some(),
             clock_floored_fences: true,
         }
     }
