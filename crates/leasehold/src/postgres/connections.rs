@@ -33,9 +33,9 @@ impl Connections {
         Ok(Self { pool, config, tls, timeout })
     }
 
-    /// The same with connections of its own.
-    pub(super) fn fork(&self, size: usize) -> Result<Self, Error> {
-        Self::new(self.config.clone(), self.tls.clone(), size, self.timeout)
+    /// The same with connections of its own, as many: one statement that waits for a row must not keep the others waiting.
+    pub(super) fn fork(&self) -> Result<Self, Error> {
+        Self::new(self.config.clone(), self.tls.clone(), self.pool.status().max_size, self.timeout)
     }
 
     /// Runs one statement, within the deadline and in one round trip: nothing is prepared, so that it works through a pooler.

@@ -49,8 +49,8 @@ const TAKEN_BACKLOG: usize = 1024;
 /// is answered. It works through PgBouncer too; wake-ups then degrade to polling.
 ///
 /// The tables and functions are made by `leasehold migrate` or [`migrate`](Postgres::migrate). No connection is held while a
-/// lock is held or waited for: a handle has a small pool for its operations, one connection for wake-ups, and the heartbeats of
-/// [`Locks`](crate::Locks) have one.
+/// lock is held or waited for: a handle has a small pool for its operations and one connection for wake-ups, and the heartbeats of
+/// [`Locks`](crate::Locks) have a pool of their own.
 ///
 /// ```no_run
 /// use leasehold::{Locks, Postgres};
@@ -340,7 +340,7 @@ impl Backend for Postgres {
     }
 
     async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        Ok(Arc::new(Self { connections: self.connections.fork(1)?, shared: self.shared.clone() }))
+        Ok(Arc::new(Self { connections: self.connections.fork()?, shared: self.shared.clone() }))
     }
 
     fn capabilities(&self) -> Capabilities {
