@@ -121,31 +121,41 @@ fn absolute(url: &str, current: &Path) -> String {
     }
 }
 
-/// The URL without `user:password@` and without parameters that look like secrets.
+/// The URL without `user:password@` and without parameters that look like secrets. Of a URL that could be read in another way,
+/// such as one with a password that is not encoded, only the scheme.
 fn without_credentials(url: &str) -> String {
     let scheme = url.split(':').next().unwrap_or_default();
-    let url = match url.split_once("://") {
-        _ if matches!(scheme, "sqlite" | "memory") => url.to_owned(),
-        // Passwords may contain any other character of a URL, rightly or not.
-        Some((scheme, rest)) => format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host)),
-        // Of a form we do not know, so who knows what is in it.
-        None => return format!("{scheme}:"),
-    };
-    let (address, parameters) = match url.split_once('?') {
-        Some((address, parameters)) => (address, Some(parameters)),
-        None => (url.as_str(), None),
-    };
-    let mut public = address.to_owned();
-    let harmless = |parameter: &&str| {
-        let name = parameter.split('=').next().unwrap_or_default().to_ascii_lowercase();
-        !["user", "pass", "pwd", "token", "secret", "key", "auth", "cred"].iter().any(|word| name.contains(word))
-    };
-    let kept: Vec<_> = parameters.unwrap_or_default().split('&').filter(harmless).filter(|p| !p.is_empty()).collect();
-    if !kept.is_empty() {
-        public.push('?');
-        public.push_str(&kept.join("&"));
+    if matches!(scheme, "sqlite" | "memory") {
+        return url.to_owned();
     }
-    public
+    let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
+    let Some((_, rest)) = address.split_once("://") else { return format!("{scheme}:") };
+    let place = match rest.rsplit_once('@') {
+        Some((_, place)) => place,
+        None if may_hide_a_password(rest, parameters) => return format!("{scheme}:"),
+        None => rest,
+    };
+    let kept: Vec<_> =
+        parameters.split('&').filter(|parameter| !parameter.is_empty() && is_harmless(parameter)).collect();
+    let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
+    format!("{scheme}://{place}{query}")
+}
+
+/// Whether what looks like hosts and parameters may be a user name and a password with a question mark.
+fn may_hide_a_password(place: &str, parameters: &str) -> bool {
+    let hosts = place.split('/').next().unwrap_or_default();
+    let odd_port = hosts.split(',').any(|host| match host.rsplit_once(':') {
+        Some((_, port)) if !host.ends_with(']') => port.parse::<u16>().is_err(),
+        _ => false,
+    });
+    odd_port || parameters.split('&').any(|parameter| parameter.contains('@') && !parameter.contains('='))
+}
+
+fn is_harmless(parameter: &str) -> bool {
+    let name = parameter.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    // These two name a file.
+    matches!(name.as_str(), "key" | "sslkey")
+        || !["user", "pass", "pwd", "token", "secret", "key", "auth", "cred"].iter().any(|word| name.contains(word))
 }
 
 #[cfg(test)]
@@ -160,7 +170,15 @@ mod tests {
             ("postgres://h/db?sslpassword=x", "postgres://h/db"),
             ("redis://host", "redis://host"),
             ("redis://u:pa/ss@h/0", "redis://h/0"),
-            ("redis://u:pa?ss@h/0", "redis://h/0"),
+            ("redis://u:pa?ss@h/0", "redis:"),
+            ("redis://u:pa?ss=1@h/0", "redis:"),
+            ("redis://user?ss@h/0", "redis:"),
+            ("redis://h?prefix=team@app", "redis://h?prefix=team@app"),
+            ("redis://a:1,b:2/0?prefix={x}", "redis://a:1,b:2/0?prefix={x}"),
+            ("redis://[::1]:6379", "redis://[::1]:6379"),
+            ("rediss://h?ca=/a&cert=/b&key=/c", "rediss://h?ca=/a&cert=/b&key=/c"),
+            ("unix:///run/r.sock?pass=sec@ret&db=1", "unix:///run/r.sock?db=1"),
+            ("redis+sentinel://me:x@h/m?sentinel_password=sec@ret", "redis+sentinel://h/m"),
             ("postgres:host=h password=x", "postgres:"),
             ("sqlite:/var/lib/a@b.db", "sqlite:/var/lib/a@b.db"),
             ("sqlite:///var/lib/a@b.db?synchronous=full", "sqlite:///var/lib/a@b.db?synchronous=full"),

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::backend::{Event, Publisher};
 use crate::{Error, ErrorCode, LockId, Loss};
@@ -70,8 +71,14 @@ impl Ear {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (orders, received) = mpsc::unbounded_channel();
         let listen = move || {
-            let listener =
-                Listener::<L> { server, readers: HashMap::new(), line: None, told: HashSet::new(), missed: false };
+            let listener = Listener::<L> {
+                server,
+                readers: HashMap::new(),
+                line: None,
+                told: HashSet::new(),
+                made: Instant::now(),
+                missed: false,
+            };
             runtime.block_on(listener.listen(received));
         };
         thread::Builder::new().name("leasehold-ear".into()).spawn(listen).map_err(failed)?;
@@ -100,6 +107,8 @@ struct Listener<L: Line> {
     line: Option<L>,
     /// What the server tells us of.
     told: HashSet<String>,
+    /// When the line was made.
+    made: Instant,
     /// The last line was lost while somebody listened.
     missed: bool,
 }
@@ -116,30 +125,45 @@ impl<L: Line> Listener<L> {
     async fn listen(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         let mut batch = Vec::new();
         let mut pause = AGAIN.0;
+        let (mut check_at, mut again_at) = (Instant::now() + CHECK, Instant::now());
         loop {
-            let due = if self.line.is_some() || self.readers.is_empty() { CHECK } else { pause };
+            let had_line = self.line.is_some();
+            let due = if had_line || self.readers.is_empty() { check_at } else { again_at };
             let woken = tokio::select! {
                 count = orders.recv_many(&mut batch, BATCH) => match count {
                     0 => return,
                     _ => Woken::Orders,
                 },
                 news = next(self.line.as_mut()) => news.map_or(Woken::Lost, Woken::News),
-                () = tokio::time::sleep(due) => Woken::Time,
+                () = tokio::time::sleep_until(due) => Woken::Time,
             };
             match woken {
                 Woken::Orders => self.obey(batch.drain(..)).await,
-                Woken::News(news) => self.deliver(news),
+                Woken::News(news) => {
+                    check_at = Instant::now() + CHECK;
+                    self.deliver(news);
+                }
                 Woken::Lost => {
                     tracing::debug!("the connection for wake-ups was lost; waiting polls until there is a new one");
                     self.lose();
-                    pause = AGAIN.0;
                 }
-                Woken::Time if self.line.is_some() => self.check().await,
-                Woken::Time if self.readers.is_empty() => {}
+                Woken::Time if had_line || self.readers.is_empty() => {
+                    self.check().await;
+                    check_at = Instant::now() + CHECK;
+                }
                 Woken::Time => match self.connect().await {
-                    Ok(()) => pause = AGAIN.0,
-                    Err(_) => pause = (pause * 2).min(AGAIN.1),
+                    Ok(()) => check_at = Instant::now() + CHECK,
+                    Err(_) => {
+                        pause = (pause * 2).min(AGAIN.1);
+                        again_at = Instant::now() + pause;
+                    }
                 },
+            }
+            if had_line && self.line.is_none() {
+                // A line that did not last is made again more and more slowly.
+                let lasted = self.made.elapsed() > AGAIN.1 * 2;
+                pause = if lasted { AGAIN.0 } else { (pause * 2).min(AGAIN.1) };
+                again_at = Instant::now() + pause;
             }
         }
     }
@@ -200,6 +224,7 @@ impl<L: Line> Listener<L> {
             line.change(&topics, &[]).await?;
         }
         self.line = Some(line);
+        self.made = Instant::now();
         self.told = topics.into_iter().collect();
         if std::mem::take(&mut self.missed) {
             self.readers.values().flatten().for_each(|reader| reader.publish(Event::Missed));
@@ -301,6 +326,7 @@ mod tests {
             readers: HashMap::new(),
             line: Some(ScribesLine(server.clone())),
             told: HashSet::new(),
+            made: Instant::now(),
             missed: false,
         };
         let mut orders = Vec::new();
@@ -332,5 +358,88 @@ mod tests {
         for noise in ["", "S", "Sshort", id, "\u{e9}"] {
             assert_eq!(taken(noise), None);
         }
+    }
+
+    /// A line that notes what happens to it, and is lost at once if `flaky`.
+    #[derive(Default)]
+    struct Log {
+        opened: std::sync::atomic::AtomicUsize,
+        checked: std::sync::atomic::AtomicUsize,
+        flaky: bool,
+    }
+
+    struct Logged(Arc<Log>);
+
+    impl Line for Logged {
+        type Server = Arc<Log>;
+
+        async fn open(server: &Arc<Log>) -> Result<Self, Error> {
+            server.opened.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok(Self(server.clone()))
+        }
+
+        async fn change(&mut self, _: &[String], _: &[String]) -> Result<(), Error> {
+            Ok(())
+        }
+
+        async fn check(&mut self) -> Result<(), Error> {
+            self.0.checked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok(())
+        }
+
+        async fn next(&mut self) -> Option<News> {
+            if self.0.flaky { None } else { std::future::pending().await }
+        }
+    }
+
+    fn start(log: &Arc<Log>) -> Ear {
+        let (orders, received) = mpsc::unbounded_channel();
+        let listener = Listener::<Logged> {
+            server: Arc::new(log.clone()),
+            readers: HashMap::new(),
+            line: None,
+            told: HashSet::new(),
+            made: Instant::now(),
+            missed: false,
+        };
+        tokio::task::spawn_local(listener.listen(received));
+        Ear { orders }
+    }
+
+    async fn come(ear: &Ear, topic: &str) -> Subscription {
+        let (reader, subscription) = Subscription::channel(1, ear.leave(topic.to_owned()));
+        ear.subscribe(topic.to_owned(), reader).await.unwrap();
+        subscription
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_is_checked_however_many_come_and_go() {
+        let log = Arc::new(Log::default());
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                let ear = start(&log);
+                let _stays = come(&ear, "a").await;
+                for _ in 0..60 {
+                    tokio::time::sleep(Duration::from_secs(10)).await;
+                    drop(come(&ear, "a").await);
+                }
+            })
+            .await;
+        let checked = log.checked.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(checked >= 30, "{checked} checks in ten minutes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_that_breaks_as_soon_as_it_is_made_is_made_less_and_less_often() {
+        let log = Arc::new(Log { flaky: true, ..Log::default() });
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                let ear = start(&log);
+                let _stays = come(&ear, "a").await;
+                tokio::time::sleep(Duration::from_secs(60)).await;
+            })
+            .await;
+        let opened = log.opened.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(opened <= 60, "{opened} connections in a minute");
     }
 }

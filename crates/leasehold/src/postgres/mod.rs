@@ -52,6 +52,9 @@ const TAKEN_BACKLOG: usize = 1024;
 /// lock is held or waited for: a handle has a small pool for its operations and one connection for wake-ups, and the heartbeats of
 /// [`Locks`](crate::Locks) have a pool of their own.
 ///
+/// Connections are driven by the runtime on which they were made, so a handle must not be used on one runtime while another, on
+/// which it was used before, stands still.
+///
 /// ```no_run
 /// use leasehold::{Locks, Postgres};
 ///
@@ -326,7 +329,11 @@ impl Backend for Postgres {
         };
         let Some(ear) = &self.shared.ear else { return Ok(Subscription::silent()) };
         let (publisher, subscription) = Subscription::channel(backlog, ear.leave(topic.clone()));
-        ear.subscribe(topic, publisher).await.map_err(|error| error.during(Operation::Subscribe))?;
+        let timeout = self.connections.timeout;
+        match tokio::time::timeout(timeout, ear.subscribe(topic, publisher)).await {
+            Ok(outcome) => outcome.map_err(|error| error.during(Operation::Subscribe))?,
+            Err(_) => return Err(Error::not_connected_in_time(Operation::Subscribe, timeout)),
+        }
         Ok(subscription)
     }
 

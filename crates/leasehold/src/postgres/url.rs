@@ -30,7 +30,7 @@ fn parse_in(
     mut options: PostgresOptions,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Target, Error> {
-    let (address, query) = split_query(url);
+    let (address, query) = url.split_once('?').unwrap_or((url, ""));
     let mut tls = Tls {
         protection: protection(&variable("PGSSLMODE").unwrap_or_else(|| "prefer".to_owned()))?,
         roots: variable("PGSSLROOTCERT").map(PathBuf::from),
@@ -45,6 +45,9 @@ fn parse_in(
         }
     }
     let plain = if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) };
+    if !TIMEOUTS.contains(&options.timeout) {
+        return Err(unusable("has a timeout that is not between 0.001 and 86400 seconds"));
+    }
     let mut config: Config =
         plain.parse().map_err(|source: tokio_postgres::Error| unusable("cannot be used").with_source(source))?;
     complete(&mut config, &variable)?;
@@ -54,15 +57,6 @@ fn parse_in(
         config.connect_timeout(options.timeout);
     }
     Ok(Target { config, tls, options })
-}
-
-/// A password may contain question marks, though it should not, so the query is looked for behind it.
-fn split_query(url: &str) -> (&str, &str) {
-    let start = url.rfind('@').unwrap_or(0);
-    match url[start..].find('?') {
-        Some(at) => (&url[..start + at], &url[start + at + 1..]),
-        None => (url, ""),
-    }
 }
 
 /// Whether the option is one of ours.
@@ -185,11 +179,14 @@ fn protection(text: &str) -> Result<Protection, Error> {
     })
 }
 
+/// The shortest and the longest time.
+const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86400);
+
 /// A number of seconds, with or without a fraction.
 fn seconds(text: &str) -> Result<Duration, Error> {
     let parsed = text.trim_end_matches('s').parse::<f64>().ok().and_then(|time| Duration::try_from_secs_f64(time).ok());
     parsed
-        .filter(|time| (Duration::from_millis(1)..=Duration::from_secs(86400)).contains(time))
+        .filter(|time| TIMEOUTS.contains(time))
         .ok_or_else(|| unusable("has a time that is not between 0.001 and 86400 seconds"))
 }
 

@@ -4,7 +4,7 @@ use redis::{Cmd, FromRedisValue};
 
 use super::server::Place;
 use super::{Redis, script};
-use crate::{Check, Error, ErrorCode, Operation, Timestamp, Verdict};
+use crate::{Check, Error, ErrorCode, LockId, Operation, Timestamp, Verdict};
 
 /// The oldest version that has all we need.
 const OLDEST: (u32, u32) = (6, 0);
@@ -22,7 +22,7 @@ impl Redis {
     /// As for any operation, if the server cannot be asked at all.
     pub async fn examine(&self) -> Result<Vec<Check>, Error> {
         self.link.ready().await?;
-        let info = self.info().await;
+        let info = self.info_of_primary().await?;
         let mut checks = vec![version(&info), self.clock().await, self.permissions().await?, self.listening().await];
         if info.is_empty() {
             let detail = "the user may not run INFO, so eviction, persistence and replicas cannot be checked";
@@ -33,7 +33,7 @@ impl Redis {
         checks.push(eviction(&info));
         checks.push(self.persistence(&info).await);
         checks.push(self.replicas(&info).await);
-        checks.extend(self.cluster(&info));
+        checks.extend(self.cluster(&info).await);
         Ok(checks)
     }
 
@@ -42,6 +42,23 @@ impl Redis {
         let text: String = self.ask(&redis::cmd("INFO")).await.unwrap_or_default();
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+    }
+
+    /// What the server that has the locks tells of itself: the one that a cluster sends us to, or the first of several hosts
+    /// that is no replica.
+    async fn info_of_primary(&self) -> Result<HashMap<String, String>, Error> {
+        let probe = self.names().index(&LockId::random()?);
+        let mut info = HashMap::new();
+        for _ in 0..self.link.server.doors() {
+            // Only to be sent to the right place. What is not allowed shows later.
+            let _ = self.link.run(Operation::Lookup, &script::BY_KEY, &[&probe], &[]).await;
+            info = self.info().await;
+            if info.get("role").is_none_or(|role| role == "master") {
+                break;
+            }
+            self.link.leave_host();
+        }
+        Ok(info)
     }
 
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
@@ -75,7 +92,8 @@ impl Redis {
             return Ok(check);
         }
         let names = self.names();
-        let (probe, pattern) = (format!("{}doctor", names.start()), names.pattern("doctor"));
+        // The name of an index that nobody has: every other name could be that of somebody's lock.
+        let (probe, pattern) = (names.index(&LockId::random()?), names.pattern("doctor"));
         let tried =
             self.link.run(Operation::Lookup, &script::PERMISSIONS, &[&probe], &[&names.taken(), &pattern]).await;
         let answers: Vec<String> = match tried {
@@ -195,7 +213,7 @@ impl Redis {
                     "appendfsync no: a crash of the machine forgets the locks of the last half minute; fences stay unique",
                 ),
                 None => {
-                    Check::new("persistence", Verdict::Ok, "append-only file; how often it is synced cannot be told")
+                    Check::new("persistence", Verdict::Warn, "append-only file; how often it is synced cannot be told")
                 }
             };
         }
@@ -235,7 +253,16 @@ impl Redis {
         }
     }
 
-    fn cluster(&self, info: &HashMap<String, String>) -> Option<Check> {
+    /// Whether locks can be used while a cluster moves them.
+    async fn may_ask(&self) -> bool {
+        // On a connection of its own, because it changes what the next command means.
+        let Ok(mut connection) = self.link.server.connect(None).await else { return true };
+        let asking = redis::cmd("ASKING");
+        let asked = tokio::time::timeout(self.link.server.timeout, asking.exec_async(&mut connection.commands)).await;
+        !asked.is_ok_and(|asked| asked.is_err_and(|error| error.code() == Some("NOPERM")))
+    }
+
+    async fn cluster(&self, info: &HashMap<String, String>) -> Option<Check> {
         if info.get("cluster_enabled").is_none_or(|enabled| enabled != "1") {
             return None;
         }
@@ -243,6 +270,11 @@ impl Redis {
         let tagged =
             start.split_once('{').and_then(|(_, rest)| rest.split_once('}')).is_some_and(|(tag, _)| !tag.is_empty());
         Some(match tagged {
+            true if !self.may_ask().await => Check::new(
+                "cluster",
+                Verdict::Warn,
+                "locks cannot be used while the cluster moves them to another node: grant +asking",
+            ),
             true => Check::new("cluster", Verdict::Ok, "the prefix has a hash tag, so all locks are on one node"),
             false => Check::new(
                 "cluster",

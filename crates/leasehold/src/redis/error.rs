@@ -129,6 +129,12 @@ fn failure(error: &RedisError) -> Description {
         ErrorKind::Server(_) if detail.contains("DB index") || detail.contains("invalid DB") => {
             (InvalidArgument, "the server has no database of this number", Some("check the end of the URL"), Done::No)
         }
+        ErrorKind::Server(_) if detail.contains("the 'select' command") => (
+            AuthFailed,
+            "the user may not choose a database in the server",
+            Some("grant +select, or use database 0"),
+            Done::No,
+        ),
         ErrorKind::Server(_) if detail.contains("without any password") => {
             (AuthFailed, "the server has no password, but one was given", Some("check the URL"), Done::No)
         }
@@ -185,13 +191,9 @@ fn lost(kind: std::io::ErrorKind) -> bool {
     matches!(kind, Io::BrokenPipe | Io::ConnectionReset | Io::ConnectionAborted | Io::UnexpectedEof | Io::NotConnected)
 }
 
-/// Whether the server says that somebody else is in charge, so that the connection leads to the wrong place.
+/// Whether the server is a replica or has left its cluster, so that another one should be looked for.
 pub(super) fn wrong_server(error: &RedisError) -> bool {
-    is_replica(error) || matches!(code_of(error), Some("CLUSTERDOWN" | "MOVED"))
-}
-
-pub(super) fn is_replica(error: &RedisError) -> bool {
-    matches!(code_of(error), Some("READONLY" | "MASTERDOWN"))
+    matches!(code_of(error), Some("READONLY" | "MASTERDOWN" | "CLUSTERDOWN"))
 }
 
 #[cfg(test)]

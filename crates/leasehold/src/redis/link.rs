@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::error::{is_replica, translate, wrong_server};
+use super::error::{translate, wrong_server};
 use super::script::Script;
 use super::server::{Address, Connection, Server};
 use crate::sync::lock;
@@ -81,9 +81,7 @@ impl Link {
                 Err(Failure::Redis(error, _)) if error.code() == Some("NOSCRIPT") && hops < MOST_HOPS => {
                     command = script.by_source(keys, arguments);
                 }
-                Err(Failure::Redis(error, _)) if error.code() == Some("MOVED") && hops < MOST_HOPS => {
-                    *lock(&self.moved_to) = address(&error);
-                }
+                Err(Failure::Redis(error, _)) if error.code() == Some("MOVED") && hops < MOST_HOPS => {}
                 // A listing would show what is there already, and not what is still here.
                 Err(Failure::Redis(error, _))
                     if error.code() == Some("ASK") && hops < MOST_HOPS && operation != Operation::List =>
@@ -129,14 +127,32 @@ impl Link {
         };
         waiting.answered();
         answer.and_then(Value::extract_error).map_err(|error| {
-            if is_replica(&error) {
-                self.server.turn_away();
-            }
-            if error.is_unrecoverable_error() || wrong_server(&error) {
+            if error.code() == Some("MOVED") {
+                *lock(&self.moved_to) = address(&error, &open.connection);
+                self.discard(&open);
+            } else if wrong_server(&error) {
+                self.leave(&open);
+            } else if error.is_unrecoverable_error() {
                 self.discard(&open);
             }
             Failure::Redis(error, Sent::Yes)
         })
+    }
+
+    /// Has the next request try another host, if there is one.
+    pub(super) fn leave_host(&self) {
+        let open = lock(&self.current).clone();
+        if let Some(open) = open {
+            self.leave(&open);
+        }
+    }
+
+    /// The server at the other end is not, or no longer, the one that has the locks.
+    fn leave(&self, open: &Arc<Open>) {
+        if self.discard(open) {
+            *lock(&self.moved_to) = None;
+        }
+        self.server.turn_away(&open.connection);
     }
 
     /// Runs a script on the node to which the cluster is moving our locks.
@@ -148,7 +164,8 @@ impl Link {
         arguments: &[&str],
         deadline: tokio::time::Instant,
     ) -> Result<Value, Failure> {
-        let Some(address) = address(redirection) else {
+        let here = self.usable();
+        let Some(address) = here.and_then(|here| address(redirection, &here.connection)) else {
             return Err(Failure::Redis(redirection.clone(), Sent::No));
         };
         let mut node = match tokio::time::timeout_at(deadline, self.server.connect_to(&address)).await {
@@ -194,11 +211,9 @@ impl Link {
     }
 
     /// The next request gets a new connection.
-    fn discard(&self, open: &Arc<Open>) {
+    fn discard(&self, open: &Arc<Open>) -> bool {
         let mut current = lock(&self.current);
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, open)) {
-            *current = None;
-        }
+        current.take_if(|current| Arc::ptr_eq(current, open)).is_some()
     }
 }
 
@@ -235,11 +250,15 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The address in a redirection.
-fn address(error: &RedisError) -> Option<Address> {
+/// The address in a redirection. Without a host it is the host that sent it.
+fn address(error: &RedisError, from: &Connection) -> Option<Address> {
     let (address, _) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
-    Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?)).filter(|(host, _)| !host.is_empty())
+    let host = match host.trim_matches(['[', ']']) {
+        "" => from.host.clone()?,
+        host => host.to_owned(),
+    };
+    Some((host, port.parse().ok()?))
 }
 
 impl std::fmt::Debug for Open {

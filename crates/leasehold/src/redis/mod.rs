@@ -48,6 +48,9 @@ const LARGEST: u64 = (1 << 53) - 1;
 /// A handle has one connection for its operations, made again when it is lost, and one for wake-ups, however many wait. The
 /// heartbeats of [`Locks`](crate::Locks) have one of their own.
 ///
+/// The connection is driven by the runtime on which it was made, so a handle must not be used on one runtime while another, on
+/// which it was used before, stands still.
+///
 /// A server that fails over to a replica, or restarts without its last writes, forgets the locks of its last moments: two may
 /// hold one lock then, each with a fence of its own, as long as the clocks of both servers agree. What a lock protects has to
 /// check the [fence](Fence) if that matters. `leasehold doctor` and [`examine`](Redis::examine) tell how likely it is.
@@ -232,7 +235,11 @@ impl Backend for Redis {
         };
         let ear = self.ear()?;
         let (publisher, subscription) = Subscription::channel(backlog, ear.leave(channel.clone()));
-        ear.subscribe(channel, publisher).await.map_err(|error| error.during(Operation::Subscribe))?;
+        let timeout = self.link.server.timeout;
+        match tokio::time::timeout(timeout, ear.subscribe(channel, publisher)).await {
+            Ok(outcome) => outcome.map_err(|error| error.during(Operation::Subscribe))?,
+            Err(_) => return Err(Error::not_connected_in_time(Operation::Subscribe, timeout)),
+        }
         Ok(subscription)
     }
 

@@ -40,6 +40,10 @@ pub(super) struct Connection {
     pub(super) commands: MultiplexedConnection,
     /// What the server sends of its own accord. Closed as soon as the connection is.
     pub(super) news: mpsc::UnboundedReceiver<PushInfo>,
+    /// The host it leads to, unless it is a socket.
+    pub(super) host: Option<String>,
+    /// Which of several hosts or sentinels led here; none if a cluster did.
+    door: Option<usize>,
 }
 
 impl Server {
@@ -64,7 +68,8 @@ impl Server {
         let share = self.timeout / u32::try_from(doors.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
         let first = self.first.load(Ordering::Relaxed);
-        for door in (0..doors.len()).map(|turn| &doors[(first + turn) % doors.len()]) {
+        for number in (0..doors.len()).map(|turn| (first + turn) % doors.len()) {
+            let door = &doors[number];
             let attempt = async {
                 match sentinels {
                     None => open(door).await,
@@ -72,7 +77,7 @@ impl Server {
                 }
             };
             match tokio::time::timeout(share, attempt).await {
-                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Ok(connection)) => return Ok(Connection { door: Some(number), ..connection }),
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => last = Some(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
             }
@@ -85,9 +90,20 @@ impl Server {
         self.connect(Some(address)).await
     }
 
-    /// Has the next connection go to another of several hosts: this one turned out to be a replica.
-    pub(super) fn turn_away(&self) {
-        self.first.fetch_add(1, Ordering::Relaxed);
+    /// Has the next connection go to another of several hosts: the one that led to `connection` is no good. However many
+    /// requests find that out at once, it is left only once.
+    pub(super) fn turn_away(&self, connection: &Connection) {
+        let first = self.first.load(Ordering::Relaxed);
+        let left = connection.door.unwrap_or(first);
+        let _ = self.first.compare_exchange(left, (left + 1) % self.doors(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// How many hosts or sentinels there are to try.
+    pub(super) fn doors(&self) -> usize {
+        match &self.place {
+            Place::Hosts(hosts) => hosts.len(),
+            Place::Sentinels { sentinels, .. } => sentinels.len(),
+        }
     }
 
     fn any(&self) -> &Client {
@@ -107,7 +123,11 @@ async fn open(client: &Client) -> RedisResult<Connection> {
         .set_pipeline_buffer_size(BACKLOG)
         .set_push_sender(Arc::new(sender));
     let commands = client.get_multiplexed_async_connection_with_config(&config).await?;
-    Ok(Connection { commands, news })
+    let host = match client.get_connection_info().addr() {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host.clone()),
+        _ => None,
+    };
+    Ok(Connection { commands, news, host, door: None })
 }
 
 /// Asks a sentinel where the primary is, and makes sure that it is one: sentinels learn of a failover at different times.

@@ -31,8 +31,15 @@ struct Parts<'a> {
 
 /// Where the server is, and the options with what the URL says.
 pub(super) fn parse(url: &str, mut options: RedisOptions) -> Result<(Server, RedisOptions), Error> {
-    let (address, query) = split_query(url);
-    read_query(query, &mut options)?;
+    // Without this, what follows in a password would be lost, and its beginning taken for a port.
+    if url.contains('#') {
+        return Err(unusable("contains a #").with_hint("in names, passwords and options it is written %23"));
+    }
+    let (address, query) = url.split_once('?').unwrap_or((url, ""));
+    read_query(query, address.starts_with("unix:"), &mut options)?;
+    if !TIMEOUTS.contains(&options.timeout) {
+        return Err(Error::invalid("the timeout is not between 0.001 and 3600 seconds"));
+    }
     let place = match split(address)? {
         Parts { scheme: "unix", .. } => Place::Hosts(vec![socket(address, query)?]),
         parts if parts.scheme.ends_with("+sentinel") => sentinels(&parts, &options)?,
@@ -40,15 +47,6 @@ pub(super) fn parse(url: &str, mut options: RedisOptions) -> Result<(Server, Red
     };
     let server = Server { place, timeout: options.timeout, first: AtomicUsize::default() };
     Ok((server, options))
-}
-
-/// A password may contain question marks, though it should not, so the query is looked for behind it.
-fn split_query(url: &str) -> (&str, &str) {
-    let start = url.rfind('@').unwrap_or(0);
-    match url[start..].find('?') {
-        Some(at) => (&url[..start + at], &url[start + at + 1..]),
-        None => (url, ""),
-    }
 }
 
 fn split(address: &str) -> Result<Parts<'_>, Error> {
@@ -113,7 +111,8 @@ fn socket(address: &str, query: &str) -> Result<Client, Error> {
         return Err(unusable("names no socket").with_hint("for example unix:///run/redis/redis.sock?db=0"));
     }
     let kept = query.split('&').filter(|option| FOR_SOCKETS.iter().any(|name| option.starts_with(name)));
-    let url = format!("unix://{path}?{}", kept.collect::<Vec<_>>().join("&"));
+    // The driver takes a plus sign for a space.
+    let url = format!("unix://{path}?{}", kept.collect::<Vec<_>>().join("&").replace('+', "%2B"));
     client(&url, &RedisOptions::default())
 }
 
@@ -183,7 +182,7 @@ fn certificates(options: &RedisOptions) -> Result<TlsCertificates, Error> {
     Ok(TlsCertificates { client_tls, root_cert })
 }
 
-fn read_query(query: &str, options: &mut RedisOptions) -> Result<(), Error> {
+fn read_query(query: &str, of_socket: bool, options: &mut RedisOptions) -> Result<(), Error> {
     for option in query.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let value = decode(value)?;
@@ -195,7 +194,7 @@ fn read_query(query: &str, options: &mut RedisOptions) -> Result<(), Error> {
             "key" => options.tls.key = Some(value.into()),
             "sentinel_user" => options.sentinel_user = Some(value),
             "sentinel_password" => options.sentinel_password = Some(value),
-            "db" | "user" | "pass" => {}
+            "db" | "user" | "pass" if of_socket => {}
             _ => {
                 return Err(unusable("has an option this build does not know").with_hint(
                     "the known ones are: prefix, timeout, ca, cert, key, sentinel_user, sentinel_password; and for sockets: db, user, pass",
@@ -206,11 +205,14 @@ fn read_query(query: &str, options: &mut RedisOptions) -> Result<(), Error> {
     Ok(())
 }
 
+/// The shortest and the longest timeout.
+const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
+
 /// A number of seconds, with or without a fraction.
 fn seconds(text: &str) -> Result<Duration, Error> {
     let parsed = text.trim_end_matches('s').parse::<f64>().ok().and_then(|time| Duration::try_from_secs_f64(time).ok());
     parsed
-        .filter(|time| (Duration::from_millis(1)..=Duration::from_secs(3600)).contains(time))
+        .filter(|time| TIMEOUTS.contains(time))
         .ok_or_else(|| unusable("has a timeout that is not between 0.001 and 3600 seconds"))
 }
 

@@ -6,6 +6,7 @@
 mod cluster;
 mod cluster_moves;
 mod connections;
+mod corners;
 mod cost;
 mod doctor;
 mod fences;

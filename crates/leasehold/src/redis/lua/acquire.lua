@@ -15,7 +15,10 @@ if raw then
   if live(expires) then
     local may_steal = false
     if id ~= ARGV[1] and (ARGV[7] ~= '' or ARGV[8] ~= '') then
-      local record = cjson.decode(raw)
+      local ok, record = pcall(cjson.decode, raw)
+      if not ok then
+        return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
+      end
       local since, limit = tonumber(record.acquiredAtMs), tonumber(ARGV[8])
       may_steal = ARGV[7] ~= '' and record.holder == ARGV[7] or since and limit and now - since > limit
     end

@@ -12,9 +12,11 @@ if not live(expires) then
   return false
 end
 -- What could not be told of afterwards is not ended.
-local record = cjson.decode(raw)
-if type(record.key) ~= 'string' or type(record.acquiredAtMs) ~= 'number' or type(record.fence) ~= 'string'
-  or #record.fence ~= 15 or string.find(record.fence, '%D') then
+local ok, record = pcall(cjson.decode, raw)
+if not ok or #id ~= 22 or string.find(id, '[^%w_-]')
+  or type(record.key) ~= 'string' or record.key == '' or #record.key > 512 or string.find(record.key, '%z')
+  or type(record.acquiredAtMs) ~= 'number' or type(record.fence) ~= 'string'
+  or #record.fence ~= 15 or string.find(record.fence, '%D') or record.fence > '900000000000000' then
   return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
 end
 call('DEL', KEYS[1], ARGV[1] .. id)
