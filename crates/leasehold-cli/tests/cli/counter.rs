@@ -55,8 +55,16 @@ echo $((n + 1)) > counter
         for _ in 0..PROCESSES {
             scope.spawn(|| {
                 for _ in 0..holds {
-                    let mut command =
-                        place.leasehold(["run", "-q", "--ttl", "300ms", "counter", "--", "sh", job.to_str().unwrap()]);
+                    let mut command = place.leasehold([
+                        "run",
+                        "-q",
+                        "--ttl",
+                        crate::store::SHORT_TTL,
+                        "counter",
+                        "--",
+                        "sh",
+                        job.to_str().unwrap(),
+                    ]);
                     if command.status().unwrap().success() {
                         counted.fetch_add(1, Ordering::Relaxed);
                     }

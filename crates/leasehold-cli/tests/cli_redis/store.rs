@@ -3,6 +3,9 @@ use std::path::Path;
 /// How often each of many processes takes a lock.
 pub(crate) const TURNS: usize = 50;
 
+/// How long the lock of a killed holder lasts, but for the tolerance.
+pub(crate) const SHORT_TTL: &str = "300ms";
+
 /// Locks in a server of the test's own.
 pub(crate) struct Store {
     server: test_servers::Redis,
