@@ -9,7 +9,7 @@ use leasehold_conformance::history::{HistoryOptions, concurrent};
 use test_servers::Redis;
 
 use crate::contest::Contest;
-use crate::support::connect;
+use crate::store::connect;
 use crate::turns::Turns;
 
 const TROUBLE: Duration = Duration::from_secs(3);

@@ -5,7 +5,8 @@ use leasehold_conformance::history::History;
 use test_servers::{Proxy, Redis};
 
 use crate::recorder::Recorder;
-use crate::support::{assert_sound, connect, eventually, granted, in_time, key, request, through};
+use crate::store::{connect, through};
+use crate::support::{assert_sound, eventually, granted, in_time, key, request};
 
 const RIGHT: &str = "open-sesame";
 const WRONG: &str = "abracadabra";

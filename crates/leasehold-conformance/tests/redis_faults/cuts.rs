@@ -10,7 +10,8 @@ use leasehold_conformance::history::History;
 use test_servers::{Proxy, Redis, Rule};
 
 use crate::recorder::Recorder;
-use crate::support::{PATIENCE, assert_sound, assert_unavailable, connect, granted, in_time, key, request, through};
+use crate::store::{connect, through};
+use crate::support::{PATIENCE, assert_sound, assert_unavailable, granted, in_time, key, request};
 
 /// With its length, so that it is not the end of another command.
 const SUBSCRIBE: &str = "$9\r\nSUBSCRIBE\r\n";

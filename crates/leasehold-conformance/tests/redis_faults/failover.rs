@@ -8,7 +8,8 @@ use test_servers::{Proxy, Redis};
 
 use crate::contest::Contest;
 use crate::recorder::Recorder;
-use crate::support::{Amnesia, assert_sound, assert_unavailable, connect, eventually, granted, key, request};
+use crate::store::{Amnesia, connect};
+use crate::support::{assert_sound, assert_unavailable, eventually, granted, key, request};
 
 /// A primary, and a replica that hears of it through a proxy.
 struct Pair {

@@ -6,7 +6,8 @@ use leasehold::{Guard, LockState, Locks, Loss};
 use leasehold_conformance::history::{History, What};
 use test_servers::Redis;
 
-use crate::support::{Amnesia, assert_sound, connect, eventually, in_time, key};
+use crate::store::{Amnesia, connect};
+use crate::support::{assert_sound, eventually, in_time, key};
 use crate::turns::record_grant;
 
 /// Long enough to restart a server on a busy machine, short enough to wait for a third of it.

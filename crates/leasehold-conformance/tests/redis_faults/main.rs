@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod commands;
+#[path = "../faults/contest.rs"]
 mod contest;
 mod credentials;
 mod cuts;
@@ -13,8 +14,12 @@ mod memory;
 mod orphans;
 mod pause;
 mod processes;
+#[path = "../faults/recorder.rs"]
 mod recorder;
 mod replies;
 mod restart;
+mod store;
+#[path = "../faults/support.rs"]
 mod support;
+#[path = "../faults/turns.rs"]
 mod turns;

@@ -7,7 +7,8 @@ use leasehold_conformance::history::History;
 use test_servers::Redis;
 
 use crate::recorder::Recorder;
-use crate::support::{Amnesia, assert_sound, assert_unavailable, connect, granted, in_time, key, request};
+use crate::store::{Amnesia, connect};
+use crate::support::{assert_sound, assert_unavailable, granted, in_time, key, request};
 
 /// More than the server has from now on, whatever it does.
 fn run_out_of_memory(server: &Redis) {

@@ -6,7 +6,8 @@ use leasehold::{Locks, LookupBy};
 use leasehold_conformance::history::{History, What};
 use test_servers::{Proxy, Redis};
 
-use crate::support::{PATIENCE, assert_sound, connect, eventually, key, through};
+use crate::store::{connect, through};
+use crate::support::{PATIENCE, assert_sound, eventually, key};
 use crate::turns::record_grant;
 
 /// So long that no lock in these tests goes away by itself.

@@ -7,7 +7,8 @@ use leasehold_conformance::history::{History, What};
 use test_servers::Redis;
 
 use crate::contest::Contest;
-use crate::support::{assert_sound, connect, in_time};
+use crate::store::connect;
+use crate::support::{assert_sound, in_time};
 use crate::turns::{Turns, record_grant};
 
 const TTL: Duration = Duration::from_secs(1);

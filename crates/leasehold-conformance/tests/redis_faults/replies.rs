@@ -7,7 +7,8 @@ use leasehold_conformance::history::History;
 use test_servers::{Proxy, Redis};
 
 use crate::recorder::Recorder;
-use crate::support::{PATIENCE, assert_sound, connect, granted, in_time, request, through};
+use crate::store::{connect, through};
+use crate::support::{PATIENCE, assert_sound, granted, in_time, request};
 
 /// Not the protocol, and the protocol without sense.
 const GARBAGE: [&str; 5] = [

@@ -8,7 +8,8 @@ use test_servers::Redis;
 
 use crate::contest::Contest;
 use crate::recorder::Recorder;
-use crate::support::{Amnesia, assert_sound, connect, eventually, granted, key, request};
+use crate::store::{Amnesia, connect};
+use crate::support::{assert_sound, eventually, granted, key, request};
 
 /// The second call, if the first finds only that the connection is gone.
 async fn acquire(client: &Recorder, request: &AcquireRequest) -> Acquire {

@@ -9,6 +9,19 @@ const APART: u128 = 1000;
 /// The oldest version that is tested.
 const OLDEST: i32 = 120_000;
 
+/// Our tables in the catalogue.
+const TABLES: &str = "FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {{schema_text}})
+    AND relname IN ({{locks_name}}, {{fences_name}})";
+
+/// The column that only we have.
+const DETAILS: &str =
+    "SELECT FROM pg_attribute WHERE attrelid = pg_class.oid AND attname = 'details' AND NOT attisdropped";
+
+/// Our functions in the catalogue.
+const FUNCTIONS: &str =
+    "FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = {{schema_text}})
+    AND proname IN ({{function_names}})";
+
 impl Postgres {
     /// Looks for whatever could break locks or fences in this database.
     ///
@@ -63,38 +76,57 @@ impl Postgres {
         })
     }
 
+    /// By the catalogue, which answers even whoever may not look into the schema.
     async fn schema(&self) -> Result<Check, Error> {
-        let tables: bool = self.value("SELECT to_regclass({{locks_text}}) IS NOT NULL").await?;
-        let signature = "(text, text, bigint, text, text, jsonb, text, bigint)";
-        let functions: bool =
-            self.value(&format!("SELECT to_regprocedure('{{{{acquire}}}}{signature}') IS NOT NULL")).await?;
-        Ok(match (tables, functions) {
-            (true, true) => Check::new("tables", Verdict::Ok, "tables and functions are there"),
-            (true, false) => Check::new("tables", Verdict::Fail, "the functions are missing: run `leasehold migrate`"),
+        let tables: i64 = self.value(&format!("SELECT count(*) {TABLES}")).await?;
+        let column = format!("SELECT EXISTS (SELECT {TABLES} AND EXISTS ({DETAILS}))");
+        let current = tables == 2 && self.value(&column).await?;
+        let signature = "text, text, bigint, text, text, jsonb, text, bigint";
+        let functions: bool = self
+            .value(&format!("SELECT count(*) = 5 AND bool_or(oidvectortypes(proargtypes) = '{signature}') {FUNCTIONS}"))
+            .await?;
+        Ok(match (tables, current && functions) {
+            (2, true) => Check::new("tables", Verdict::Ok, "tables and functions are there"),
+            (2, false) => Check::new(
+                "tables",
+                Verdict::Fail,
+                "the functions or a column are missing or of another version: run `leasehold migrate`",
+            ),
             _ => Check::new("tables", Verdict::Fail, "the tables are missing: run `leasehold migrate`"),
         })
     }
 
     /// What the user may and may not do, as `GRANT` calls it.
     async fn permissions(&self) -> Result<Option<Check>, Error> {
-        let there: bool = self
-            .value("SELECT to_regclass({{locks_text}}) IS NOT NULL AND to_regclass({{fences_text}}) IS NOT NULL")
-            .await?;
-        if !there {
+        if self.value::<i64>(&format!("SELECT count(*) {TABLES}")).await? != 2 {
             return Ok(None);
         }
         let mut missing = Vec::new();
+        if !self.value::<bool>("SELECT has_schema_privilege({{schema_text}}, 'USAGE')").await? {
+            missing.push("USAGE on the schema".to_owned());
+        }
+        let may = async |table: &str, privilege: &str| -> Result<bool, Error> {
+            self.value(&format!("SELECT has_table_privilege(oid, '{privilege}') {TABLES} AND relname = {table}")).await
+        };
         for (table, name, privileges) in [
-            ("{{locks_text}}", "locks", &["SELECT", "INSERT", "UPDATE", "DELETE"][..]),
-            ("{{fences_text}}", "fences", &["SELECT", "INSERT", "UPDATE"]),
+            ("{{locks_name}}", "locks", &["SELECT", "INSERT", "UPDATE", "DELETE"][..]),
+            ("{{fences_name}}", "fences", &["SELECT", "INSERT", "UPDATE"]),
         ] {
             for privilege in privileges {
-                if !self.value::<bool>(&format!("SELECT has_table_privilege({table}, '{privilege}')")).await? {
+                if !may(table, privilege).await? {
                     missing.push(format!("{privilege} on the table of {name}"));
                 }
             }
         }
-        let deletes: bool = self.value("SELECT has_table_privilege({{fences_text}}, 'DELETE')").await?;
+        if !self
+            .value::<bool>(&format!(
+                "SELECT coalesce(bool_and(has_function_privilege(oid, 'EXECUTE')), true) {FUNCTIONS}"
+            ))
+            .await?
+        {
+            missing.push("EXECUTE on the functions".to_owned());
+        }
+        let deletes = may("{{fences_name}}", "DELETE").await?;
         Ok(Some(match missing.is_empty() {
             false => Check::new("permissions", Verdict::Fail, format!("missing: {}", missing.join(", "))),
             true if deletes => Check::new(

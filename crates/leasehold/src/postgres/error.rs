@@ -143,7 +143,7 @@ fn failure(error: &tokio_postgres::Error) -> Description {
             Done::Maybe,
         ),
         Some(_) => (ServiceUnavailable, "the connection to the server was lost", Some(REACHABLE), Done::Maybe),
-        None => match error.to_string() {
+        None => match said(error) {
             text if text.contains("authentication") || text.contains("password") => {
                 (AuthFailed, "the server does not accept the user name and password", Some("check both"), Done::No)
             }
@@ -175,6 +175,11 @@ fn is_about_tls(error: &tokio_postgres::Error) -> bool {
         source = cause.source();
     }
     error.to_string().contains("TLS")
+}
+
+/// What the driver says, with its reason.
+fn said(error: &tokio_postgres::Error) -> String {
+    format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default())
 }
 
 fn io_kind(error: &tokio_postgres::Error) -> Option<std::io::ErrorKind> {

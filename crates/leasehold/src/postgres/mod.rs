@@ -309,14 +309,13 @@ impl Backend for Postgres {
             [(&request.prefix(), Type::TEXT), (&request.cursor(), Type::TEXT), (&number(limit as u64 + 1), Type::INT8)];
         let rows = self.query(Operation::List, &self.shared.statements.list, &parameters).await?;
         let mut page = ListPage::default();
-        for row in &rows {
+        for row in rows.iter().take(limit) {
             let (stored, _) = Stored::read(row).map_err(|error| error.during(Operation::List))?;
-            if page.records.len() == limit {
-                page.next = page.records.last().map(|last: &Record| last.key.as_str().to_owned());
-                break;
-            }
             // Rows of other programs that are no locks are passed over.
             page.records.extend(stored.into_record().ok());
+        }
+        if rows.len() > limit {
+            page.next = rows[limit - 1].try_get(record::STORAGE_KEY).map_err(unreadable)?;
         }
         Ok(page)
     }

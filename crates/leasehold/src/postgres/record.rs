@@ -14,6 +14,9 @@ pub(super) struct Stored {
     details: Details,
 }
 
+/// Where a row has the name that it is stored under.
+pub(super) const STORAGE_KEY: usize = 7;
+
 /// What only we write: of no meaning unless the lock id is that of the lock.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -25,7 +28,7 @@ struct Details {
 }
 
 impl Stored {
-    /// Reads a row of `user_key, lock_id, fence, acquired_at_ms, expires_at_ms, details, now_us`.
+    /// Reads a row of `user_key, lock_id, fence, acquired_at_ms, expires_at_ms, details, now_us, key`.
     pub(super) fn read(row: &Row) -> Result<(Self, Timestamp), Error> {
         let text = |column| row.try_get::<_, String>(column).map_err(unreadable);
         let number = |column| row.try_get::<_, i64>(column).map_err(unreadable);

@@ -11,6 +11,9 @@ const DURABLY: &str = "IF current_setting('synchronous_commit') IN ('off', 'loca
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;";
 
+/// What the functions are called, behind the name of the table of locks.
+const FUNCTIONS: [&str; 5] = ["tell_freed", "acquire", "release", "extend", "force_release"];
+
 /// The tables of the locks and of the fences, and everything that is named after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tables {
@@ -49,13 +52,14 @@ impl Tables {
             ("interest", format!("hashtext({})", literal(&self.channel()))),
             ("now_us", NOW_US.to_owned()),
             ("durably", DURABLY.to_owned()),
-            ("tell_freed", self.function("tell_freed")),
-            ("acquire", self.function("acquire")),
-            ("release", self.function("release")),
-            ("extend", self.function("extend")),
-            ("force_release", self.function("force_release")),
+            ("locks_name", literal(&self.locks)),
+            ("fences_name", literal(&self.fences)),
+            ("function_names", FUNCTIONS.map(|name| literal(&format!("{}_{name}", self.locks))).join(", ")),
         ] {
             filled = filled.replace(&format!("{{{{{placeholder}}}}}"), &name);
+        }
+        for name in FUNCTIONS {
+            filled = filled.replace(&format!("{{{{{name}}}}}"), &self.function(name));
         }
         filled
     }

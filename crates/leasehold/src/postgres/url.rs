@@ -48,8 +48,8 @@ fn parse_in(
     if !TIMEOUTS.contains(&options.timeout) {
         return Err(unusable("has a timeout that is not between 0.001 and 86400 seconds"));
     }
-    let mut config: Config =
-        plain.parse().map_err(|source: tokio_postgres::Error| unusable("cannot be used").with_source(source))?;
+    // Without the source, which repeats what it does not know: for all we know, half of a password.
+    let mut config: Config = plain.parse().map_err(|_: tokio_postgres::Error| unusable("cannot be used"))?;
     complete(&mut config, &variable)?;
     config.ssl_mode(tls.protection.mode());
     config.keepalives_idle(Duration::from_secs(15));
@@ -268,6 +268,13 @@ mod tests {
         assert_eq!(password_of(text, ["db", "5432", "app", "me"]).as_deref(), Some("a:b\\c:d"));
         assert_eq!(password_of(text, ["db", "5432", "app", "you"]).as_deref(), Some("any"));
         assert_eq!(password_of("db:1:a", ["db", "1", "a", "b"]), None);
+    }
+
+    #[test]
+    fn a_query_may_contain_an_at_sign() {
+        let target = parsed("postgres://me@db/app?application_name=me@work&timeout=2", nothing);
+        assert_eq!(target.config.get_application_name(), Some("me@work"));
+        assert_eq!(target.options.timeout, Duration::from_secs(2));
     }
 
     #[test]

@@ -28,7 +28,7 @@ BEGIN
   IF held.key IS NOT NULL AND held.expires_at_ms > now_us / 1000 - 1000 THEN
     IF held.lock_id = wanted_id OR NOT (
       coalesce(held.details->>'lockId' = held.lock_id AND held.details->>'holder' = heir, false)
-      OR coalesce(now_us / 1000 - held.acquired_at_ms > stuck_after_ms, false)
+      OR coalesce(held.acquired_at_ms < now_us / 1000 - stuck_after_ms, false)
     ) THEN
       granted := false;
       held_id := held.lock_id;
@@ -50,7 +50,7 @@ BEGIN
 
   -- Never below the clock, in units of 100 microseconds: a server that lost its last writes repeats no fence.
   INSERT INTO {{fences}} AS f (fence_key, fence, key_debug) VALUES (counter, now_us / 100, wanted_user_key)
-    ON CONFLICT (fence_key) DO UPDATE SET fence = greatest(f.fence + 1, excluded.fence)
+    ON CONFLICT (fence_key) DO UPDATE SET fence = greatest(least(f.fence, 900000000000000) + 1, excluded.fence)
     RETURNING f.fence INTO next_fence;
   IF next_fence > 900000000000000 THEN
     RAISE EXCEPTION 'the fence of this key is beyond the highest one' USING ERRCODE = 'LH002';
@@ -88,10 +88,15 @@ END $$;
 -- The new expiry, 0: there is no such lock, -1: its time is over.
 CREATE OR REPLACE FUNCTION {{extend}}(extended_id text, ttl_ms bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+  held_key text;
   held_until bigint;
   now_ms bigint;
 BEGIN
   {{durably}}
+  -- Whoever acquires decides by what is committed, and the other library takes no lock on the row: it could find this lock dead
+  -- and overwrite it while the commit of this extend is on its way.
+  SELECT l.key INTO held_key FROM {{locks}} AS l WHERE l.lock_id = extended_id;
+  PERFORM pg_advisory_xact_lock(hashtext(held_key));
   SELECT l.expires_at_ms INTO held_until FROM {{locks}} AS l WHERE l.lock_id = extended_id FOR UPDATE;
   now_ms := {{now_us}} / 1000;
   IF held_until IS NULL THEN

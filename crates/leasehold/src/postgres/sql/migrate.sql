@@ -20,8 +20,6 @@ CREATE TABLE IF NOT EXISTS {{locks}} (
   user_key text NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
-CREATE UNIQUE INDEX IF NOT EXISTS {{lock_id_index}} ON {{locks}} (lock_id);
-
 -- Rows are updated in place: there is room on the page, and what changes is in no index.
 CREATE TABLE IF NOT EXISTS {{fences}} (
   fence_key text PRIMARY KEY,
@@ -29,11 +27,18 @@ CREATE TABLE IF NOT EXISTS {{fences}} (
   key_debug text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- A column is added only where it is missing, because that keeps everybody else out of the table for a moment.
+-- A column or an index is added only where it is missing, because even to ask for it waits for all who write to the table, and
+-- keeps everybody else out of it meanwhile.
 DO $$
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = {{locks_text}}::regclass AND attname = 'details' AND NOT attisdropped) THEN
     ALTER TABLE {{locks}} ADD COLUMN details jsonb;
+  END IF;
+  IF NOT EXISTS (
+    SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
+    WHERE indrelid = {{locks_text}}::regclass AND attname = 'lock_id' AND indisunique AND indnatts = 1
+  ) THEN
+    CREATE UNIQUE INDEX IF NOT EXISTS {{lock_id_index}} ON {{locks}} (lock_id);
   END IF;
   IF NOT EXISTS (
     SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]

@@ -1,23 +1,12 @@
-//! What the tests share.
+//! What the tests of all stores share.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Acquire, AcquireRequest, Backend, Error, ErrorCode, Grant, Key, LockId, Redis, Ttl};
-use leasehold_conformance::history::{Event, History, Summary, What, check};
-use test_servers::Proxy;
+use leasehold::{Acquire, AcquireRequest, Error, ErrorCode, Grant, Key, LockId, Ttl};
+use leasehold_conformance::history::{Event, Summary, check};
 
 /// How long something may take that is certain to happen: a test that waits longer has found a hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
-
-pub(crate) async fn connect(url: &str) -> Arc<dyn Backend> {
-    Arc::new(Redis::connect(url).await.unwrap())
-}
-
-/// The URL of the server behind `proxy`.
-pub(crate) fn through(proxy: &Proxy) -> String {
-    format!("redis://127.0.0.1:{}", proxy.port())
-}
 
 pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()
@@ -51,27 +40,6 @@ pub(crate) fn assert_sound(events: &[Event]) -> Summary {
         let shown: Vec<String> = broken.iter().take(10).map(|violation| format!("  {violation}")).collect();
         panic!("{} violations:\n{}", broken.len(), shown.join("\n"))
     })
-}
-
-/// A server that forgets its locks ends them all, as an operator would by force: whoever held one may not be alone any
-/// more. The checker forgives that to locks asked for before [`over`](Amnesia::over), and nothing else: fences must rise all
-/// the same, and locks asked for later exclude each other.
-pub(crate) struct Amnesia {
-    history: History,
-    keys: Vec<Key>,
-}
-
-impl Amnesia {
-    pub(crate) fn begins(history: &History, keys: impl IntoIterator<Item = Key>) -> Self {
-        let keys: Vec<Key> = keys.into_iter().collect();
-        keys.iter().for_each(|key| history.record(key.as_str(), "amnesia", What::ForceSent));
-        Self { history: history.clone(), keys }
-    }
-
-    /// The server has forgotten all that it will forget.
-    pub(crate) fn over(self) {
-        self.keys.iter().for_each(|key| self.history.record(key.as_str(), "amnesia", What::ForceAnswered));
-    }
 }
 
 /// Waits for what must happen sooner or later.

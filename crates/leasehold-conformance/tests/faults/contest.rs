@@ -9,7 +9,8 @@ use leasehold_conformance::history::History;
 use tokio::time::sleep;
 
 use crate::recorder::Recorder;
-use crate::support::{PATIENCE, assert_sound, connect, key};
+use crate::store::connect;
+use crate::support::{PATIENCE, assert_sound, key};
 
 const KEYS: usize = 3;
 const TTLS: [u64; 3] = [100, 300, 1500];

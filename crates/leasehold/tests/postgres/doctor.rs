@@ -1,0 +1,102 @@
+//! An examination finds what endangers locks, and nothing else.
+
+use leasehold::{Backend, Check, ErrorCode, Locks, Verdict};
+use test_servers::Postgres as Server;
+
+use crate::support::{check, complaints, connect, migrated, now, request, server};
+
+async fn examine(server: &Server) -> Vec<Check> {
+    connect(server).await.examine().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_good_server_gives_no_cause_for_complaint() {
+    let server = server().await;
+    let written = || server.sql("SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables ORDER BY relname");
+    let before = written();
+    let checks = examine(&server).await;
+    assert_eq!(complaints(&checks), [], "{checks:#?}");
+    let names: Vec<_> = checks.iter().map(|check| check.name).collect();
+    let all = ["postgres", "server clock", "role", "tables", "permissions", "persistence", "dead rows"];
+    assert_eq!(names, all);
+    let version = server.sql("SHOW server_version");
+    assert!(check(&checks, "postgres").detail.contains(&version), "{checks:?}");
+    assert_eq!(written(), before, "it leaves nothing behind");
+    assert_eq!(Locks::examine(&server.url()).await.unwrap().len(), checks.len());
+}
+
+#[tokio::test]
+async fn missing_tables_or_functions_are_a_failure_that_says_what_to_run() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    for break_it in [
+        "",
+        "DROP TABLE syncguard_fence_counters",
+        "DROP TABLE syncguard_locks CASCADE",
+        "DROP FUNCTION syncguard_locks_release",
+        "DROP FUNCTION syncguard_locks_acquire",
+        "ALTER TABLE syncguard_locks DROP COLUMN details",
+        "DROP SCHEMA public CASCADE",
+    ] {
+        if !break_it.is_empty() {
+            store.migrate().await.unwrap();
+            assert_eq!(check(&store.examine().await.unwrap(), "tables").verdict, Verdict::Ok);
+            server.sql(break_it);
+        }
+        let checks = store.examine().await.unwrap();
+        let found = check(&checks, "tables");
+        assert_eq!(found.verdict, Verdict::Fail, "{break_it}: {found:?}");
+        assert!(found.detail.contains("leasehold migrate"), "{break_it}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_write_is_a_failure_and_an_error_that_says_so() {
+    let server = server().await;
+    server.sql("ALTER SYSTEM SET default_transaction_read_only = on");
+    server.sql("SELECT pg_reload_conf()");
+    let store = connect(&server).await;
+    let checks = store.examine().await.unwrap();
+    let found = check(&checks, "role");
+    assert!(found.verdict == Verdict::Fail && found.detail.contains("default_transaction_read_only"), "{found:?}");
+    let error = store.acquire(&request("order:42")).await.unwrap_err();
+    assert_eq!((error.code(), error.outcome_unknown()), (ErrorCode::ServiceUnavailable, false), "{error:?}");
+    assert!(error.to_string().contains("read-only") && error.hint().unwrap().contains("primary"), "{error:?}");
+    assert!(!store.is_locked(&request("order:42").key).await.unwrap(), "questions are answered");
+}
+
+#[tokio::test]
+async fn a_server_that_may_forget_what_it_answered_is_a_failure() {
+    let server = Server::with(&[("fsync", "off")]);
+    let store = migrated(&server).await;
+    let checks = store.examine().await.unwrap();
+    let found = check(&checks, "persistence");
+    assert!(found.verdict == Verdict::Fail && found.detail.contains("fsync"), "{found:?}");
+    assert_eq!(complaints(&checks), [("persistence", Verdict::Fail)]);
+}
+
+#[tokio::test]
+async fn synchronous_commit_is_no_cause_for_complaint_because_it_is_overridden() {
+    let server = Server::with(&[("synchronous_commit", "off")]);
+    let store = migrated(&server).await;
+    assert_eq!(complaints(&store.examine().await.unwrap()), []);
+}
+
+#[tokio::test]
+async fn many_dead_rows_are_a_warning() {
+    let server = server().await;
+    let dead = |count: u64| {
+        let until = now(&server) - 70_000;
+        server.sql(&format!(
+            "TRUNCATE syncguard_locks; INSERT INTO syncguard_locks
+            SELECT 'k' || n, 'i' || n, {until}, 1, '1', 'k' || n FROM generate_series(1, {count}) AS n"
+        ));
+    };
+    dead(9_999);
+    assert_eq!(check(&examine(&server).await, "dead rows").verdict, Verdict::Ok);
+    dead(10_000);
+    let checks = examine(&server).await;
+    let found = check(&checks, "dead rows");
+    assert!(found.verdict == Verdict::Warn && found.detail.contains("10000"), "{found:?}");
+    assert!(found.detail.contains("sweep"), "{found:?}");
+}

@@ -1,0 +1,25 @@
+//! The store in a PostgreSQL database, one file for each kind of promise. Every test has servers of its own.
+
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used)]
+
+mod bloat;
+mod clock;
+mod connections;
+mod cost;
+mod doctor;
+mod durability;
+mod environment;
+mod fences;
+mod foreign;
+mod garbage;
+mod layout;
+mod migrate;
+mod other;
+mod permissions;
+mod pooler;
+mod support;
+mod sweep;
+mod tls;
+mod together;
+mod waiting;

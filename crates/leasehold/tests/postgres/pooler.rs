@@ -1,0 +1,120 @@
+//! Behind a pooler that lends connections for a transaction, locks work and waiting polls.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::{Backend, Locks, Postgres};
+use test_servers::PgBouncer;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::support::{granted, number, request, server, soon};
+
+/// Collects the messages of warnings.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+struct Message(String);
+
+impl tracing::field::Visit for Message {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN && metadata.target().starts_with("leasehold")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        self.0.lock().unwrap().push(message.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_pooler_that_delivers_no_news_is_worth_one_warning_and_waiting_polls() {
+    let server = server().await;
+    let pooler = PgBouncer::start(&server, "transaction");
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let store = Postgres::connect(&pooler.url()).await.unwrap();
+    assert!(!store.capabilities().wake_ups);
+    let holder = Postgres::connect(&server.url()).await.unwrap();
+    assert!(holder.capabilities().wake_ups);
+    let held = request("order:42");
+    granted(&holder, &held).await;
+    let locks = Locks::new(store);
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock("order:42").wait_forever().acquire().await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished());
+    holder.release(&held.lock_id).await.unwrap();
+    soon("the lock", waiting).await.unwrap().unwrap().release().await.unwrap();
+    let warnings = warnings.0.lock().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("pooler") && warnings[0].contains("polls"), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn who_wants_no_news_is_not_warned_and_makes_no_connection_for_them() {
+    let server = server().await;
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let store = Postgres::connect(&format!("{}?wake_ups=off", server.url())).await.unwrap();
+    assert!(!store.capabilities().wake_ups);
+    let _silent = store.subscribe(leasehold::Topic::Freed(&request("order:42").key)).await.unwrap();
+    assert_eq!(number(&server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'"), 1);
+    assert_eq!(*warnings.0.lock().unwrap(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guards_behind_a_pooler_take_turns_and_keep_their_locks() {
+    let server = server().await;
+    let pooler = PgBouncer::start(&server, "transaction");
+    let handles = [Locks::connect(&pooler.url()).await.unwrap(), Locks::connect(&pooler.url()).await.unwrap()];
+    let mut last = None;
+    for round in 0..4 {
+        let guard = soon(
+            "a turn",
+            handles[round % 2].lock("order:42").ttl(Duration::from_millis(900)).wait_forever().acquire(),
+        );
+        let guard = guard.await.unwrap();
+        let first = guard.expires_at();
+        crate::support::eventually("it is renewed", || guard.expires_at() > first).await;
+        assert!(Some(guard.fence()) > last);
+        last = Some(guard.fence());
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_pooler_that_lends_connections_for_a_session_delivers_news() {
+    let server = server().await;
+    let pooler = PgBouncer::builder(&server, "session").pool_size(10).start();
+    let store = Postgres::connect(&pooler.url()).await.unwrap();
+    assert!(store.capabilities().wake_ups);
+    let mine = request("order:42");
+    let mut freed = store.subscribe(leasehold::Topic::Freed(&mine.key)).await.unwrap();
+    granted(&store, &mine).await;
+    store.release(&mine.lock_id).await.unwrap();
+    assert_eq!(soon("the news", freed.next()).await, Some(leasehold::Event::Freed));
+}
