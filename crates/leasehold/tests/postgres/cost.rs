@@ -97,3 +97,18 @@ async fn a_release_tells_of_itself_only_if_somebody_waits() {
     use_it().await;
     assert_eq!(told(), 1);
 }
+
+#[tokio::test]
+async fn a_refused_acquire_writes_nothing() {
+    let server = server().await;
+    let store = connect(&server).await;
+    granted(&store, &request("order:42")).await;
+    let written = || number(&server, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint");
+    let before = written();
+    for _ in 0..200 {
+        assert!(matches!(store.acquire(&request("order:42")).await.unwrap(), Acquire::Held(_)));
+    }
+    // The server writes a little of its own accord. A lock on the row would take some 50 bytes each time, and a flush.
+    let bytes = written() - before;
+    assert!(bytes < 2000, "{bytes} bytes");
+}

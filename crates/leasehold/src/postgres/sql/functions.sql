@@ -18,18 +18,26 @@ CREATE OR REPLACE FUNCTION {{acquire}}(
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   held {{locks}}%ROWTYPE;
+  taken boolean;
   next_fence bigint;
   elsewhere_until bigint;
 BEGIN
   {{durably}}
   PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
-  SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key FOR UPDATE;
-  now_us := {{now_us}};
-  IF held.key IS NOT NULL AND held.expires_at_ms > now_us / 1000 - 1000 THEN
-    IF held.lock_id = wanted_id OR NOT (
+  -- Whoever is refused writes nothing: the row is locked, which is a write, only to be taken over. Then all is decided again.
+  FOR look IN 1..2 LOOP
+    IF look = 1 THEN
+      SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key;
+    ELSE
+      SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key FOR UPDATE;
+    END IF;
+    now_us := {{now_us}};
+    EXIT WHEN held.key IS NULL;
+    taken := held.expires_at_ms > now_us / 1000 - 1000;
+    IF taken AND (held.lock_id = wanted_id OR NOT (
       coalesce(held.details->>'lockId' = held.lock_id AND held.details->>'holder' = heir, false)
       OR coalesce(held.acquired_at_ms < now_us / 1000 - stuck_after_ms, false)
-    ) THEN
+    )) THEN
       granted := false;
       held_id := held.lock_id;
       held_fence := held.fence;
@@ -38,6 +46,8 @@ BEGIN
       held_details := held.details::text;
       RETURN;
     END IF;
+  END LOOP;
+  IF held.key IS NOT NULL AND taken THEN
     PERFORM pg_notify({{channel}}, 'S' || held.lock_id);
   END IF;
 
