@@ -149,7 +149,7 @@ impl Wanted<'_> {
         let message = format!(
             "'{}' is held by {holder} since {} ({}), for at most {} more unless extended",
             text::safe(self.key.as_str()),
-            humantime::format_rfc3339_seconds(contention.acquired_at.to_system_time()),
+            text::moment(contention.acquired_at),
             text::duration(contention.held_for()),
             text::duration(contention.free_in()),
         );

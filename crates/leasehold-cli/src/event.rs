@@ -67,7 +67,7 @@ pub(crate) fn waiting(key: &Key, held: Option<&(Contention, Duration)>, waited: 
     let held_for = contention.held_for() + *seen;
     let free_in = contention.free_in().saturating_sub(*seen);
     let holder = contention.holder.as_ref().map_or("somebody who left no name", Holder::as_str);
-    let since = humantime::format_rfc3339_seconds(contention.acquired_at.to_system_time());
+    let since = text::moment(contention.acquired_at);
     let text = format!(
         "waiting for '{name}': held by {holder} since {since} ({}); waited {waited_text}",
         text::duration(held_for)

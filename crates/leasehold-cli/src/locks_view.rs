@@ -66,7 +66,7 @@ fn row(locked: &Locked, now: Timestamp) -> [String; 6] {
 /// All about one lock, a line for each fact.
 pub(crate) fn details(locked: &Locked) -> String {
     let row = row(locked, Timestamp::now());
-    let since = humantime::format_rfc3339_seconds(locked.info.acquired_at.to_system_time());
+    let since = text::moment(locked.info.acquired_at);
     let names = ["key", "holder", "held for", "expires in", "fence", "metadata"];
     let lines = names.iter().zip(row).filter(|(_, value)| !value.is_empty()).map(|(name, value)| match *name {
         "held for" => format!("{name:<12}{value}, since {since}\n"),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold::Timestamp;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// A duration with its two largest units: `3m 2s`, `1h 4m`. Below a second `740ms`.
@@ -18,6 +19,12 @@ pub(crate) fn duration(time: Duration) -> String {
     let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(parts.len() - 1);
     let shown = parts[first..].iter().take(2).filter(|(count, _)| *count > 0);
     shown.map(|(count, unit)| format!("{count}{unit}")).collect::<Vec<_>>().join(" ")
+}
+
+/// A time in UTC. Whatever a stranger wrote into the store, it is shown: years have four digits, and the rest is cut off.
+pub(crate) fn moment(time: Timestamp) -> String {
+    let last = Timestamp::from_millis(253_402_300_799_000);
+    humantime::format_rfc3339_seconds(time.min(last).to_system_time()).to_string()
 }
 
 /// `text` with control characters (line breaks, escape sequences, direction marks) written out, so that nobody can
@@ -65,6 +72,12 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_moment_can_be_shown() {
+        assert_eq!(moment(Timestamp::from_millis(0)), "1970-01-01T00:00:00Z");
+        assert_eq!(moment(Timestamp::from_millis(u64::MAX)), "9999-12-31T23:59:59Z");
+    }
 
     #[test]
     fn durations_have_two_units_at_most() {

@@ -47,7 +47,8 @@ pub(super) fn translate_pool(source: PoolError) -> Error {
 
 /// Whether the same statement may succeed when it is simply sent again, at once: two transactions were in each other's way.
 pub(super) fn is_conflict(error: &tokio_postgres::Error) -> bool {
-    matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+    let conflicts = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION];
+    error.code().is_some_and(|state| conflicts.contains(state))
 }
 
 /// What the server answered instead of doing what it was asked, by SQLSTATE.
@@ -142,6 +143,10 @@ fn failure(error: &tokio_postgres::Error) -> Description {
             Some("check that it is a PostgreSQL server"),
             Done::Maybe,
         ),
+        // A name that nobody knows, for example.
+        Some(_) if error.to_string().contains("connecting to server") => {
+            (ServiceUnavailable, "the server cannot be reached", Some(REACHABLE), Done::No)
+        }
         Some(_) => (ServiceUnavailable, "the connection to the server was lost", Some(REACHABLE), Done::Maybe),
         None => match said(error) {
             text if text.contains("authentication") || text.contains("password") => {

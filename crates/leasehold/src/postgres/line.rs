@@ -37,6 +37,7 @@ pub(super) struct Line {
     driver: AbortHandle,
     heard: mpsc::UnboundedReceiver<String>,
     interest: String,
+    shares: String,
     timeout: Duration,
 }
 
@@ -62,8 +63,8 @@ impl ear::Line for Line {
                 }
             });
             client.batch_execute(&format!("LISTEN \"{}\"", source.tables.channel())).await?;
-            let interest = source.tables.fill("{{interest}}");
-            Ok(Self { client, driver: driver.abort_handle(), heard, interest, timeout: *timeout })
+            let [interest, shares] = ["{{interest}}", "{{shares}}"].map(|name| source.tables.fill(name));
+            Ok(Self { client, driver: driver.abort_handle(), heard, interest, shares, timeout: *timeout })
         };
         within(*timeout, open).await
     }
@@ -76,7 +77,7 @@ impl ear::Line for Line {
                 // Never an escape: the text has no other meaning than itself, whatever the settings.
                 let key =
                     if key.contains('\\') { format!("E'{}'", key.replace('\\', "\\\\")) } else { format!("'{key}'") };
-                orders.push_str(&format!("SELECT {function}({}, hashtext({key}));", self.interest));
+                orders.push_str(&format!("SELECT {function}({}, hashtext({key}) & {});", self.interest, self.shares));
             }
         }
         if orders.is_empty() {

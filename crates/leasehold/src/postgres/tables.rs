@@ -6,10 +6,18 @@ const LONGEST_TABLE: usize = 48;
 /// The server's time in microseconds, at this very moment.
 const NOW_US: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
-/// Whatever the server's default, what is answered is on disk.
-const DURABLY: &str = "IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+/// Whatever the server's default, what is answered is on disk. And nothing waits for others without end: a client that gives up
+/// cannot always stop what it asked for, least of all through a pooler.
+const PREPARE: &str = "IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
     PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  IF current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '4s', true);
   END IF;";
+
+/// The last number of a key that is waited for. Each takes room in a table of the server's that everybody shares, so a process
+/// that waits for more keys than this has several under one number.
+const SHARES: i32 = 1023;
 
 /// What the functions are called, behind the name of the table of locks.
 const FUNCTIONS: [&str; 5] = ["tell_freed", "acquire", "release", "extend", "force_release"];
@@ -50,8 +58,9 @@ impl Tables {
             ("expiry_index", quoted(&format!("idx_{}_expires_at", self.locks))),
             ("channel", literal(&self.channel())),
             ("interest", format!("hashtext({})", literal(&self.channel()))),
+            ("shares", SHARES.to_string()),
             ("now_us", NOW_US.to_owned()),
-            ("durably", DURABLY.to_owned()),
+            ("prepare", PREPARE.to_owned()),
             ("locks_name", literal(&self.locks)),
             ("fences_name", literal(&self.fences)),
             ("function_names", FUNCTIONS.map(|name| literal(&format!("{}_{name}", self.locks))).join(", ")),

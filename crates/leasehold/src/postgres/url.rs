@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, SslMode};
 
 use super::options::PostgresOptions;
 use super::tls::{Protection, Tls};
@@ -37,22 +37,40 @@ fn parse_in(
         cert: variable("PGSSLCERT").map(PathBuf::from),
         key: variable("PGSSLKEY").map(PathBuf::from),
     };
+    let mut mode_given = variable("PGSSLMODE").is_some();
     let mut theirs = Vec::new();
     for option in query.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        mode_given |= name == "sslmode";
         if !read_option(name, &decode(value)?, &mut options, &mut tls)? {
             theirs.push(option);
         }
     }
     let plain = if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) };
+    // As the server's own clients do: everybody can have a certificate of one of the system's authorities.
+    if tls.roots.as_deref() == Some(Path::new("system")) {
+        if mode_given && tls.protection != Protection::VerifyFull {
+            return Err(unusable("has sslrootcert=system with an sslmode other than verify-full"));
+        }
+        tls.protection = Protection::VerifyFull;
+    }
+    if !POOLS.contains(&options.pool_size) {
+        return Err(unusable("has a pool that is not between 1 and 1000 connections"));
+    }
     if !TIMEOUTS.contains(&options.timeout) {
         return Err(unusable("has a timeout that is not between 0.001 and 86400 seconds"));
     }
     // Without the source, which repeats what it does not know: for all we know, half of a password.
     let mut config: Config = plain.parse().map_err(|_: tokio_postgres::Error| unusable("cannot be used"))?;
     complete(&mut config, &variable)?;
-    config.ssl_mode(tls.protection.mode());
-    config.keepalives_idle(Duration::from_secs(15));
+    // As the server's own clients do: there is no TLS on a socket of this host, and nobody in between.
+    let local = config.get_hostaddrs().is_empty()
+        && !config.get_hosts().is_empty()
+        && config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
+    config.ssl_mode(if local { SslMode::Disable } else { tls.protection.mode() });
+    if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+        config.keepalives_idle(Duration::from_secs(15));
+    }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(options.timeout);
     }
@@ -71,7 +89,7 @@ fn read_option(name: &str, value: &str, options: &mut PostgresOptions, tls: &mut
             options.pool_size = value
                 .parse()
                 .ok()
-                .filter(|size| (1..=1000).contains(size))
+                .filter(|size| POOLS.contains(size))
                 .ok_or_else(|| unusable("has a pool that is not between 1 and 1000 connections"))?;
         }
         "wake_ups" => {
@@ -94,12 +112,17 @@ fn read_option(name: &str, value: &str, options: &mut PostgresOptions, tls: &mut
 fn complete(config: &mut Config, variable: &impl Fn(&str) -> Option<String>) -> Result<(), Error> {
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         let socket = Path::new(SOCKETS).exists().then(|| SOCKETS.to_owned());
-        config.host(variable("PGHOST").or(socket).unwrap_or_else(|| "localhost".to_owned()));
+        let hosts = variable("PGHOST").or(socket).unwrap_or_else(|| "localhost".to_owned());
+        for host in hosts.split(',') {
+            config.host(host);
+        }
     }
     if config.get_ports().is_empty()
-        && let Some(port) = variable("PGPORT")
+        && let Some(ports) = variable("PGPORT")
     {
-        config.port(port.parse().map_err(|_| unusable("lacks a port, and PGPORT is not one"))?);
+        for port in ports.split(',') {
+            config.port(port.parse().map_err(|_| unusable("lacks a port, and PGPORT is not one"))?);
+        }
     }
     if config.get_user().is_none()
         && let Some(user) = variable("PGUSER").or_else(|| variable("USER"))
@@ -120,7 +143,7 @@ fn complete(config: &mut Config, variable: &impl Fn(&str) -> Option<String>) -> 
         config.options(options);
     }
     if config.get_connect_timeout().is_none()
-        && let Some(timeout) = variable("PGCONNECT_TIMEOUT")
+        && let Some(timeout) = variable("PGCONNECT_TIMEOUT").filter(|timeout| timeout != "0")
     {
         config.connect_timeout(seconds(&timeout)?);
     }
@@ -178,6 +201,9 @@ fn protection(text: &str) -> Result<Protection, Error> {
             .with_hint("the known ones are: disable, allow, prefer, require, verify-ca, verify-full")
     })
 }
+
+/// The smallest and the largest pool.
+const POOLS: std::ops::RangeInclusive<usize> = 1..=1000;
 
 /// The shortest and the longest time.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86400);
@@ -260,6 +286,44 @@ mod tests {
         let said = parsed("postgres://me:mine@db:1/app?sslmode=disable", environment);
         assert_eq!((said.config.get_user(), said.config.get_password()), (Some("me"), Some(&b"mine"[..])));
         assert_eq!((said.config.get_ports(), said.tls.protection), (&[1][..], Protection::Disable));
+    }
+
+    #[test]
+    fn the_environment_and_the_url_mean_what_they_mean_to_the_servers_own_clients() {
+        let environment = |name: &str| {
+            let value = match name {
+                "PGHOST" => "one,/run/two",
+                "PGPORT" => "7000,7001",
+                "PGCONNECT_TIMEOUT" => "0",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        };
+        let several = parsed("postgres://?keepalives_idle=77", environment).config;
+        assert_eq!(several.get_hosts(), [Host::Tcp("one".into()), Host::Unix("/run/two".into())]);
+        assert_eq!(several.get_ports(), [7000, 7001]);
+        assert_eq!(several.get_connect_timeout(), Some(&PostgresOptions::default().timeout));
+        assert_eq!(several.get_keepalives_idle(), Duration::from_secs(77));
+        let local = parsed("postgres://me@%2Frun%2Fpostgresql/db?sslmode=verify-full", nothing).config;
+        assert_eq!(local.get_ssl_mode(), SslMode::Disable, "a socket has no TLS");
+        for remote in ["postgres://me@db/db?sslmode=require", "postgres:///db?hostaddr=10.0.0.1&sslmode=require"] {
+            assert_eq!(parsed(remote, nothing).config.get_ssl_mode(), SslMode::Require, "{remote}");
+        }
+    }
+
+    #[test]
+    fn the_authorities_of_the_system_are_trusted_with_the_name_they_vouch_for() {
+        let url = |query: &str| format!("postgres://me@db/app?{query}");
+        let protection = |query| parsed(&url(query), nothing).tls.protection;
+        assert_eq!(protection("sslrootcert=system"), Protection::VerifyFull);
+        assert_eq!(protection("sslrootcert=system&sslmode=verify-full"), Protection::VerifyFull);
+        assert_eq!(parsed(&url("sslrootcert=system"), nothing).config.get_ssl_mode(), SslMode::Require);
+        for weak in ["disable", "prefer", "require", "verify-ca"] {
+            let said = url(&format!("sslrootcert=system&sslmode={weak}"));
+            assert!(parse_in(&said, PostgresOptions::default(), nothing).is_err(), "{weak}");
+            let variable = |name: &str| (name == "PGSSLMODE").then(|| weak.to_owned());
+            assert!(parse_in(&url("sslrootcert=system"), PostgresOptions::default(), variable).is_err(), "{weak}");
+        }
     }
 
     #[test]

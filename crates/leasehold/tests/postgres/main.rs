@@ -6,6 +6,7 @@
 mod bloat;
 mod clock;
 mod connections;
+mod corners;
 mod cost;
 mod doctor;
 mod durability;

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{Backend, Locks, Postgres};
+use leasehold::{Backend, ErrorCode, Locks, Postgres};
 use test_servers::PgBouncer;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::{granted, number, request, server, soon};
+use crate::support::{eventually, granted, number, request, server, session, soon, stuck};
 
 /// Collects the messages of warnings.
 #[derive(Clone, Default)]
@@ -117,4 +117,20 @@ async fn a_pooler_that_lends_connections_for_a_session_delivers_news() {
     granted(&store, &mine).await;
     store.release(&mine.lock_id).await.unwrap();
     assert_eq!(soon("the news", freed.next()).await, Some(leasehold::Event::Freed));
+}
+
+#[tokio::test]
+async fn what_was_given_up_behind_a_pooler_ends_by_itself_and_grants_nothing() {
+    let server = server().await;
+    let pooler = PgBouncer::start(&server, "transaction");
+    let store = Postgres::connect(&format!("{}?wake_ups=off&timeout=0.5", pooler.url())).await.unwrap();
+    let blocker = session(&server).await;
+    blocker.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(hashtext('order:42'))").await.unwrap();
+    let given_up = request("order:42");
+    assert_eq!(store.acquire(&given_up).await.unwrap_err().code(), ErrorCode::NetworkTimeout);
+    // The blocker goes on for as long as it likes: nothing waits behind it for ever.
+    eventually("the statement ends", || stuck(&server) == 0).await;
+    blocker.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(number(&server, "SELECT count(*) FROM syncguard_locks"), 0);
+    granted(&store, &request("order:42")).await;
 }

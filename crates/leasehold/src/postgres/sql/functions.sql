@@ -1,10 +1,11 @@
 -- A lock is held while expires_at_ms > now - 1000. Time is read after every wait.
 
 -- Tells those who wait for a key that it is free. Whoever waits shares a lock on the key's number, so that nobody is told if
--- nobody waits: telling makes commits queue up behind each other.
+-- nobody waits: telling makes commits queue up behind each other. There are not many numbers: the server has room for some
+-- thousand locks, for everybody.
 CREATE OR REPLACE FUNCTION {{tell_freed}}(freed_key text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  IF NOT pg_try_advisory_xact_lock({{interest}}, hashtext(freed_key)) THEN
+  IF NOT pg_try_advisory_xact_lock({{interest}}, hashtext(freed_key) & {{shares}}) THEN
     PERFORM pg_notify({{channel}}, 'F' || freed_key);
   END IF;
 END $$;
@@ -22,7 +23,7 @@ DECLARE
   next_fence bigint;
   elsewhere_until bigint;
 BEGIN
-  {{durably}}
+  {{prepare}}
   PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
   -- Whoever is refused writes nothing: the row is locked, which is a write, only to be taken over. Then all is decided again.
   FOR look IN 1..2 LOOP
@@ -83,7 +84,7 @@ CREATE OR REPLACE FUNCTION {{release}}(released_id text) RETURNS integer LANGUAG
 DECLARE
   gone {{locks}}%ROWTYPE;
 BEGIN
-  {{durably}}
+  {{prepare}}
   DELETE FROM {{locks}} AS l WHERE l.lock_id = released_id RETURNING * INTO gone;
   IF gone.key IS NULL THEN
     RETURN 0;
@@ -102,7 +103,7 @@ DECLARE
   held_until bigint;
   now_ms bigint;
 BEGIN
-  {{durably}}
+  {{prepare}}
   -- Whoever acquires decides by what is committed, and the other library takes no lock on the row: it could find this lock dead
   -- and overwrite it while the commit of this extend is on its way.
   SELECT l.key INTO held_key FROM {{locks}} AS l WHERE l.lock_id = extended_id;
@@ -123,7 +124,7 @@ CREATE OR REPLACE FUNCTION {{force_release}}(wanted_key text) RETURNS SETOF {{lo
 DECLARE
   held {{locks}}%ROWTYPE;
 BEGIN
-  {{durably}}
+  {{prepare}}
   PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
   SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key FOR UPDATE;
   IF held.key IS NULL OR held.expires_at_ms <= {{now_us}} / 1000 - 1000 THEN

@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS {{fences}} (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- A column or an index is added only where it is missing, because even to ask for it waits for all who write to the table, and
--- keeps everybody else out of it meanwhile.
+-- keeps everybody else out of it meanwhile. The column comes first: whoever reads and then writes must not meet us between.
 DO $$
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = {{locks_text}}::regclass AND attname = 'details' AND NOT attisdropped) THEN
@@ -36,9 +36,10 @@ BEGIN
   END IF;
   IF NOT EXISTS (
     SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
-    WHERE indrelid = {{locks_text}}::regclass AND attname = 'lock_id' AND indisunique AND indnatts = 1
+    WHERE indrelid = {{locks_text}}::regclass AND attname = 'lock_id'
+      AND indisunique AND indisvalid AND indnkeyatts = 1 AND indpred IS NULL
   ) THEN
-    CREATE UNIQUE INDEX IF NOT EXISTS {{lock_id_index}} ON {{locks}} (lock_id);
+    CREATE UNIQUE INDEX {{lock_id_index}} ON {{locks}} (lock_id);
   END IF;
   IF NOT EXISTS (
     SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
