@@ -6,6 +6,7 @@
 #[path = "../faults/contest.rs"]
 mod contest;
 mod crashes;
+#[path = "../faults/cuts.rs"]
 mod cuts;
 mod isolation;
 mod obstacles;

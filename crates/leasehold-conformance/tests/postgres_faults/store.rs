@@ -38,3 +38,16 @@ pub(crate) fn ours(server: &Postgres, condition: &str) -> usize {
 
 /// Waits for something that others have.
 pub(crate) const STUCK: &str = "wait_event_type = 'Lock'";
+
+/// A server that the cuts are about.
+pub(crate) type Server = test_servers::Postgres;
+
+pub(crate) async fn start() -> Server {
+    server(&[]).await
+}
+
+/// What every operation says: the name of the table, or of a function that is named after it.
+pub(crate) const OPERATION: &str = "\"public\".\"syncguard_locks";
+
+/// What only the connection for wake-ups says.
+pub(crate) const SUBSCRIBE: &str = "pg_advisory_lock_shared";

@@ -7,6 +7,7 @@ mod commands;
 #[path = "../faults/contest.rs"]
 mod contest;
 mod credentials;
+#[path = "../faults/cuts.rs"]
 mod cuts;
 mod failover;
 mod heartbeats;

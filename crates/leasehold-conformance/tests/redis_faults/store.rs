@@ -35,3 +35,16 @@ impl Amnesia {
         self.keys.iter().for_each(|key| self.history.record(key.as_str(), "amnesia", What::ForceAnswered));
     }
 }
+
+/// A server that the cuts are about.
+pub(crate) type Server = test_servers::Redis;
+
+pub(crate) async fn start() -> Server {
+    Server::start()
+}
+
+/// What every operation says.
+pub(crate) const OPERATION: &str = "EVALSHA";
+
+/// What only the connection for wake-ups says. With its length, so that it is not the end of another command.
+pub(crate) const SUBSCRIBE: &str = "$9\r\nSUBSCRIBE\r\n";

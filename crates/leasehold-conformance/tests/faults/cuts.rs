@@ -7,14 +7,11 @@ use leasehold::{
     Subscription, Topic, Ttl,
 };
 use leasehold_conformance::history::History;
-use test_servers::{Proxy, Redis, Rule};
+use test_servers::{Proxy, Rule};
 
 use crate::recorder::Recorder;
-use crate::store::{connect, through};
+use crate::store::{OPERATION, SUBSCRIBE, Server, connect, start, through};
 use crate::support::{PATIENCE, assert_sound, assert_unavailable, granted, in_time, key, request};
-
-/// With its length, so that it is not the end of another command.
-const SUBSCRIBE: &str = "$9\r\nSUBSCRIBE\r\n";
 
 /// When a connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,17 +26,17 @@ struct Stage {
     proxy: Proxy,
     client: Recorder,
     onlooker: std::sync::Arc<dyn Backend>,
-    _server: Redis,
+    _server: Server,
 }
 
 impl Stage {
     async fn set() -> Self {
-        let server = Redis::start();
+        let server = start().await;
         let proxy = Proxy::start(server.address());
         let history = History::new();
         let client = Recorder::new(connect(&through(&proxy)).await, &history);
         let stage = Self { onlooker: connect(&server.url()).await, history, proxy, client, _server: server };
-        // The server learns the scripts, so that each operation is one request from here on.
+        // A server that keeps scripts learns them, so that each operation is one request from here on.
         let known = request("known");
         granted(stage.client.acquire(&known).await);
         stage.client.extend(&known.lock_id, Ttl::default()).await.unwrap();
@@ -54,8 +51,8 @@ impl Stage {
     /// The next call to the store is cut off.
     fn cut(&self, cut: Cut) -> Rule {
         match cut {
-            Cut::Before => self.proxy.cut_before("EVALSHA"),
-            Cut::After => self.proxy.cut_after("EVALSHA"),
+            Cut::Before => self.proxy.cut_before(OPERATION),
+            Cut::After => self.proxy.cut_after(OPERATION),
         }
     }
 
