@@ -67,6 +67,8 @@ mod storage_key;
 mod sync;
 mod timestamp;
 mod ttl;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod url_option;
 
 pub use tokio_util::sync::CancellationToken;
 

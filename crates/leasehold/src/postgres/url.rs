@@ -1,13 +1,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
 use super::options::PostgresOptions;
 use super::tls::{Protection, Tls};
-use crate::Error;
+use crate::{Error, url_option};
 
 /// Where Debian and others keep the server's socket.
 const SOCKETS: &str = "/var/run/postgresql";
@@ -208,17 +207,13 @@ const POOLS: std::ops::RangeInclusive<usize> = 1..=1000;
 /// The shortest and the longest time.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86400);
 
-/// A number of seconds, with or without a fraction.
 fn seconds(text: &str) -> Result<Duration, Error> {
-    let parsed = text.trim_end_matches('s').parse::<f64>().ok().and_then(|time| Duration::try_from_secs_f64(time).ok());
-    parsed
-        .filter(|time| TIMEOUTS.contains(time))
+    url_option::seconds(text, &TIMEOUTS)
         .ok_or_else(|| unusable("has a time that is not between 0.001 and 86400 seconds"))
 }
 
 fn decode(text: &str) -> Result<String, Error> {
-    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| unusable("is not UTF-8"))?;
-    Ok(decoded.into_owned())
+    url_option::decode(text).ok_or_else(|| unusable("is not UTF-8"))
 }
 
 fn unusable(why: &str) -> Error {

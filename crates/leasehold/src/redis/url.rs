@@ -1,7 +1,6 @@
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
     Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, TlsCertificates,
@@ -12,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use super::error::translate;
 use super::options::RedisOptions;
 use super::server::{Place, Server};
-use crate::Error;
+use crate::{Error, url_option};
 
 /// A peer that is gone without a word is noticed after this long.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -208,17 +207,13 @@ fn read_query(query: &str, of_socket: bool, options: &mut RedisOptions) -> Resul
 /// The shortest and the longest timeout.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 
-/// A number of seconds, with or without a fraction.
 fn seconds(text: &str) -> Result<Duration, Error> {
-    let parsed = text.trim_end_matches('s').parse::<f64>().ok().and_then(|time| Duration::try_from_secs_f64(time).ok());
-    parsed
-        .filter(|time| TIMEOUTS.contains(time))
+    url_option::seconds(text, &TIMEOUTS)
         .ok_or_else(|| unusable("has a timeout that is not between 0.001 and 3600 seconds"))
 }
 
 fn decode(text: &str) -> Result<String, Error> {
-    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| unusable("is not UTF-8"))?;
-    Ok(decoded.into_owned())
+    url_option::decode(text).ok_or_else(|| unusable("is not UTF-8"))
 }
 
 fn unusable(why: &str) -> Error {

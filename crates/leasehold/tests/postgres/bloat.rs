@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Backend, Postgres};
 use test_servers::Postgres as Server;
 
-use crate::support::{granted, migrated, number, request};
+use crate::support::{connect, eventually, granted, migrated, number, request, server};
 
 /// How often locks are taken and given back; 100000 is what users may do in an hour.
 const PAIRS: &str = "LEASEHOLD_BLOAT_PAIRS";
@@ -74,4 +74,23 @@ async fn tables_stay_small_and_operations_cheap_while_locks_come_and_go() {
     assert!(locks + fences < LARGEST, "{locks} + {fences} bytes");
     assert!(last.1 < MOST_BLOCKS, "{} blocks for a call at first, {} at last", first.1, last.1);
     assert_eq!(number(&server, "SELECT count(*) FROM syncguard_fence_counters"), KEYS as u64);
+}
+
+#[tokio::test]
+async fn fences_are_updated_in_place() {
+    let server = server().await;
+    let store = connect(&server).await;
+    for _ in 0..200 {
+        let mine = request("order:42");
+        granted(&store, &mine).await;
+        store.release(&mine.lock_id).await.unwrap();
+    }
+    let updates = |column: &str| {
+        number(&server, &format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'syncguard_fence_counters'"))
+    };
+    // A session tells what it did when it has been idle for a moment, or ends.
+    drop(store);
+    eventually("all updates are counted", || updates("n_tup_upd") >= 199).await;
+    let in_place = updates("n_tup_hot_upd");
+    assert!(in_place >= 190, "{in_place} of 199 updates touched no index");
 }
