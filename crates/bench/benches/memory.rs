@@ -1,5 +1,5 @@
-//! The memory store: pairs of acquire and release, what the guard costs on top, how cost grows with the number of live
-//! locks, and bytes per lock. `cargo bench -p leasehold-bench --bench memory`
+//! The memory store: pairs of acquire and release, what the guard costs on top, how cost grows with
+//! the number of live locks, and bytes per lock. `cargo bench -p leasehold-bench --bench memory`
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -8,7 +8,9 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use leasehold::{Acquire, AcquireRequest, Backend, Key, LockId, Locks, Memory, Release, Ttl};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Release};
+use leasehold::memory::Memory;
+use leasehold::{Key, LockId, Locks, Ttl};
 use leasehold_bench::{Contestant, compete};
 
 const ROUNDS: usize = 15;
@@ -113,8 +115,8 @@ fn filled(runtime: &tokio::runtime::Runtime, size: u64) -> Memory {
     store
 }
 
-/// Growth of the resident set, so that what the allocator adds counts too. It runs first, while there is no freed memory
-/// that could be used again.
+/// Growth of the resident set, so that what the allocator adds counts too. It runs first, while
+/// there is no freed memory that could be used again.
 fn bytes_per_lock(runtime: &tokio::runtime::Runtime) {
     println!("resident bytes per live lock, 21-byte keys");
     let before = resident_bytes();

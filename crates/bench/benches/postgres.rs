@@ -1,12 +1,15 @@
-//! The PostgreSQL store beside two bare transactions on tables of the same shape, on one private server: sequential pairs, 16
-//! tasks, and the hand-over between two processes. `cargo bench -p leasehold-bench --bench postgres`
+//! The PostgreSQL store beside two bare transactions on tables of the same shape, on one private
+//! server: sequential pairs, 16 tasks, and the hand-over between two processes.
+//! `cargo bench -p leasehold-bench --bench postgres`
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::Arc;
 
-use leasehold::{Acquire, AcquireRequest, Backend, Key, LockId, Locks, Postgres, Release, Ttl};
-use leasehold_bench::{Contestant, PARTNER, compete, measure_hand_over, take_turns};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Release};
+use leasehold::postgres::Postgres;
+use leasehold::{Key, LockId, Ttl};
+use leasehold_bench::{Contestant, compete, is_partner, measure_hand_over};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls};
 
@@ -15,27 +18,20 @@ const PAIRS: u64 = 800;
 const TASKS: usize = 16;
 
 fn main() {
-    if let Ok(url) = std::env::var(PARTNER) {
-        return partner(&url);
+    if is_partner() {
+        return;
     }
     let server = test_servers::Postgres::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let store = runtime.block_on(open(&format!("{}?pool={TASKS}", server.url())));
+    let store = runtime.block_on(open(&format!("{}?pool_size={TASKS}", server.url())));
     pairs(&server, &runtime, &Arc::new(store));
-    let locks = Locks::new(runtime.block_on(open(&server.url())));
-    println!("hand-over between two processes: {}", measure_hand_over(&runtime, &locks, &server.url()));
+    println!("hand-over between two processes: {}", measure_hand_over(&runtime, &server.url()));
 }
 
 async fn open(url: &str) -> Postgres {
     let store = Postgres::connect(url).await.unwrap();
     store.migrate().await.unwrap();
     store
-}
-
-fn partner(url: &str) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let locks = Locks::new(runtime.block_on(Postgres::connect(url)).unwrap());
-    take_turns(&runtime, &locks);
 }
 
 fn request(key: &str) -> AcquireRequest {
@@ -47,7 +43,8 @@ async fn ours(store: &Postgres, request: &AcquireRequest) {
     let Release::Released = store.release(&grant.lock_id).await.unwrap() else { panic!("absent") };
 }
 
-/// What somebody would write for a lock without fences, holders, waiting and stealing: one insert, one delete.
+/// What somebody would write for a lock without fences, holders, waiting and stealing: one insert,
+/// one delete.
 async fn by_hand(client: &Client, key: &str, id: &str) {
     let insert = "INSERT INTO bare (key, lock_id, expires_at_ms) VALUES ($1, $2, 1) ON CONFLICT (key) DO NOTHING";
     client.execute_typed(insert, &[(&key, Type::TEXT), (&id, Type::TEXT)]).await.unwrap();

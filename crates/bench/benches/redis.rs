@@ -1,13 +1,16 @@
-//! The Redis store beside rslock, on one private server: sequential pairs, 64 tasks, server time per operation, the hand-over
-//! between two processes, and memory. `cargo bench -p leasehold-bench --bench redis`
+//! The Redis store beside rslock, on one private server: sequential pairs, 64 tasks, server time
+//! per operation, the hand-over between two processes, and memory.
+//! `cargo bench -p leasehold-bench --bench redis`
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Acquire, AcquireRequest, Backend, Key, LockId, Locks, Redis, Release, Ttl};
-use leasehold_bench::{Contestant, PARTNER, compete, measure_hand_over, take_turns};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Release};
+use leasehold::redis::Redis;
+use leasehold::{Key, LockId, Ttl};
+use leasehold_bench::{Contestant, compete, is_partner, measure_hand_over};
 use rslock::LockManager;
 
 const ROUNDS: usize = 11;
@@ -15,8 +18,8 @@ const PAIRS: u64 = 6_400;
 const TTL: Duration = Duration::from_secs(30);
 
 fn main() {
-    if let Ok(url) = std::env::var(PARTNER) {
-        return partner(&url);
+    if is_partner() {
+        return;
     }
     let server = test_servers::Redis::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -143,8 +146,7 @@ fn field(server: &test_servers::Redis, command: &str, name: &str) -> f64 {
 }
 
 fn hand_over(server: &test_servers::Redis, runtime: &tokio::runtime::Runtime) {
-    let locks = Locks::new(runtime.block_on(Redis::connect(&server.url())).unwrap());
-    println!("hand-over between two processes, leasehold: {}", measure_hand_over(runtime, &locks, &server.url()));
+    println!("hand-over between two processes, leasehold: {}", measure_hand_over(runtime, &server.url()));
     // rslock looks again and again, with a pause of 200 ms.
     let manager = LockManager::new(vec![server.url()]);
     let mut times: Vec<Duration> = (0..20)
@@ -166,12 +168,6 @@ fn hand_over(server: &test_servers::Redis, runtime: &tokio::runtime::Runtime) {
         .collect();
     times.sort_unstable();
     println!("hand-over within one process, rslock: p50 {:?}, p90 {:?}", times[10], times[18]);
-}
-
-fn partner(url: &str) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let locks = Locks::new(runtime.block_on(Redis::connect(url)).unwrap());
-    take_turns(&runtime, &locks);
 }
 
 /// What a live lock takes in the server: the lock, its index and its fence counter.

@@ -1,20 +1,21 @@
-//! The SQLite store: sequential pairs against bare transactions on the same tables, 64 tasks against one, and the hand-over
-//! between two processes. `cargo bench -p leasehold-bench --bench sqlite`
+//! The SQLite store: sequential pairs against bare transactions on the same tables, 64 tasks
+//! against one, and the hand-over between two processes.
+//! `cargo bench -p leasehold-bench --bench sqlite`
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::path::Path;
-
-use leasehold::{Acquire, AcquireRequest, Backend, Key, LockId, Locks, Release, Sqlite, Ttl};
-use leasehold_bench::{Contestant, PARTNER, compete, measure_hand_over, take_turns};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Release};
+use leasehold::sqlite::Sqlite;
+use leasehold::{Key, LockId, Ttl};
+use leasehold_bench::{Contestant, compete, is_partner, measure_hand_over};
 use rusqlite::{Connection, params};
 
 const ROUNDS: usize = 11;
 const PAIRS: u64 = 12_800;
 
 fn main() {
-    if let Ok(path) = std::env::var(PARTNER) {
-        return partner(Path::new(&path));
+    if is_partner() {
+        return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     pairs(&runtime);
@@ -86,7 +87,8 @@ fn pairs(runtime: &tokio::runtime::Runtime) {
     println!("  64 tasks are x{:.2} one task", times[1] / times[2]);
 }
 
-/// What somebody would write for a lock without waiting, stealing and owners: one upsert, one update.
+/// What somebody would write for a lock without waiting, stealing and owners: one upsert, one
+/// update.
 fn by_hand(connection: &Connection, request: &AcquireRequest, n: i64) {
     let run = |sql: &str| connection.prepare_cached(sql).unwrap().execute([]).unwrap();
     run("BEGIN IMMEDIATE");
@@ -111,13 +113,6 @@ fn by_hand(connection: &Connection, request: &AcquireRequest, n: i64) {
 
 fn hand_over(runtime: &tokio::runtime::Runtime) {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("locks.db");
-    let locks = Locks::new(runtime.block_on(Sqlite::open(&path)).unwrap());
-    println!("hand-over between two processes: {}", measure_hand_over(runtime, &locks, path.to_str().unwrap()));
-}
-
-fn partner(path: &Path) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let locks = Locks::new(runtime.block_on(Sqlite::open(path)).unwrap());
-    take_turns(&runtime, &locks);
+    let url = format!("sqlite:{}", directory.path().join("locks.db").display());
+    println!("hand-over between two processes: {}", measure_hand_over(runtime, &url));
 }

@@ -1,11 +1,12 @@
-//! What the benchmarks share: timing in interleaved rounds, and the hand-over between two processes.
+//! What the benchmarks share: timing in interleaved rounds, and the hand-over between two
+//! processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use leasehold::Locks;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 /// Something to be timed: runs a number of operations and returns how long they took.
 pub struct Contestant<'a> {
@@ -33,8 +34,8 @@ impl std::fmt::Debug for Contestant<'_> {
     }
 }
 
-/// Runs the contestants in turns, `rounds` times `operations` each, so that noise on the machine hits all alike, and
-/// returns the median time per operation of each, in nanoseconds.
+/// Runs the contestants in turns, `rounds` times `operations` each, so that noise on the machine
+/// hits all alike, and returns the median time per operation of each, in nanoseconds.
 pub fn compete(contestants: &mut [Contestant<'_>], rounds: usize, operations: u64) -> Vec<f64> {
     let mut times = vec![Vec::with_capacity(rounds); contestants.len()];
     for contestant in contestants.iter_mut() {
@@ -53,20 +54,22 @@ fn median(mut times: Vec<u128>) -> f64 {
     times[times.len() / 2] as f64
 }
 
-/// Set to where the locks are, it makes a benchmark the partner in a hand-over.
-pub const PARTNER: &str = "LEASEHOLD_BENCH_PARTNER";
+/// Set to the URL of a store, it makes a benchmark the partner in a hand-over.
+const PARTNER: &str = "LEASEHOLD_BENCH_PARTNER";
 
-/// Two processes take turns with one lock. The partner, this program with [`PARTNER`] set to `place`, writes when it got it; the
-/// time from our release to that is the hand-over, the pipe included.
+/// Two processes take turns with one lock in the store at `url`. The partner, this program with
+/// `LEASEHOLD_BENCH_PARTNER` set, writes when it got it; the time from our release to that is the
+/// hand-over, the pipe included.
 ///
 /// # Panics
 ///
 /// When anything goes wrong: it is a measurement.
 #[allow(clippy::unwrap_used)]
-pub fn measure_hand_over(runtime: &Runtime, locks: &Locks, place: &str) -> String {
+pub fn measure_hand_over(runtime: &Runtime, url: &str) -> String {
     const TURNS: usize = 300;
+    let locks = runtime.block_on(Locks::connect(url)).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let piped = command.env(PARTNER, place).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let piped = command.env(PARTNER, url).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = piped.spawn().unwrap();
     let mut tell = child.stdin.take().unwrap();
     let mut heard = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -89,14 +92,18 @@ pub fn measure_hand_over(runtime: &Runtime, locks: &Locks, place: &str) -> Strin
     format!("{TURNS} turns, p50 {:?}, p90 {:?}, p99 {:?}", at(50), at(90), at(99))
 }
 
-/// The partner in a hand-over, in a process of its own: for each line on its standard input it waits for the lock, says when
-/// it sleeps and when it got it, and gives it back.
+/// If this process is the partner in a hand-over, it takes its turns, and this is true: there is
+/// nothing else to do. For each line on its standard input it waits for the lock, says when it
+/// sleeps and when it got it, and gives it back.
 ///
 /// # Panics
 ///
 /// When anything goes wrong: it is part of a measurement.
 #[allow(clippy::unwrap_used)]
-pub fn take_turns(runtime: &Runtime, locks: &Locks) {
+pub fn is_partner() -> bool {
+    let Ok(url) = std::env::var(PARTNER) else { return false };
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let locks = runtime.block_on(Locks::connect(&url)).unwrap();
     for line in std::io::stdin().lines() {
         assert_eq!(line.unwrap(), "wait");
         let guard = runtime.block_on(async {
@@ -114,4 +121,5 @@ pub fn take_turns(runtime: &Runtime, locks: &Locks) {
         println!("got it");
         runtime.block_on(guard.release()).unwrap();
     }
+    true
 }

@@ -11,15 +11,15 @@ use tokio::time::Instant;
 use crate::event;
 use crate::exit::Failure;
 use crate::options::LockOptions;
+use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
-use crate::talk::Talk;
 use crate::text;
 
 /// The time between two messages that we still wait.
 const REPORT: Duration = Duration::from_secs(10);
 
 /// How long to put up with a store that fails from the start. One that answered once is waited for.
-const STORE_PATIENCE: Duration = Duration::from_secs(10);
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause before such a store is tried again.
 const STORE_PAUSE: Duration = Duration::from_millis(250);
@@ -58,8 +58,8 @@ impl Seen {
         self.changed.notify_one();
     }
 
-    /// Who has the lock, and how long ago we saw that. A waiter looks every few seconds; if it has not seen anybody for
-    /// longer, the store does not answer.
+    /// Who has the lock, and how long ago we saw that. A waiter looks every few seconds; if it has
+    /// not seen anybody for longer, the store does not answer.
     fn recently(&self) -> Option<(Contention, Duration)> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         last.map(|(contention, at)| (contention, at.elapsed())).filter(|(_, ago)| *ago <= REPORT)
@@ -68,7 +68,7 @@ impl Seen {
 
 impl Wanted<'_> {
     /// Waits for the lock as the options say.
-    pub(crate) async fn ask(&self, locks: &Locks, signals: &mut Signals, talk: &Talk) -> Asked {
+    pub(crate) async fn ask(&self, locks: &Locks, signals: &mut Signals, reporter: &Reporter) -> Asked {
         let started = Instant::now();
         let seen = Arc::new(Seen::default());
         let mut announced = false;
@@ -79,13 +79,13 @@ impl Wanted<'_> {
                 biased;
                 result = &mut acquiring => return match result {
                     Ok(guard) => {
-                        talk.say(&event::acquired(self.key, guard.fence(), &self.holder, started.elapsed(), announced));
+                        reporter.report(&event::acquired(self.key, guard.fence(), &self.holder, started.elapsed(), announced));
                         Asked::Granted(guard)
                     }
                     Err(error) => Asked::Refused(error, seen.recently().map(|(contention, _)| contention)),
                 },
                 signal = signals.next() => {
-                    talk.say(&event::signal(signal));
+                    reporter.report(&event::signal(signal));
                     return Asked::Stopped(signal);
                 }
                 () = seen.changed.notified(), if !announced => {}
@@ -93,14 +93,15 @@ impl Wanted<'_> {
             }
             announced = true;
             next_report = Instant::now() + REPORT;
-            talk.say(&event::waiting(self.key, seen.recently().as_ref(), started.elapsed()));
+            reporter.report(&event::waiting(self.key, seen.recently().as_ref(), started.elapsed()));
         }
     }
 
-    /// Tries once, and waits if that shows somebody with the lock. Who waits only for a store that fails should hear why.
+    /// Tries once, and waits if that shows somebody with the lock. Who waits only for a store that
+    /// fails should hear why.
     async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, started: Instant) -> Result<Guard, Error> {
-        let patience = self.options.patience();
-        let tries_end = started + patience.unwrap_or(STORE_PATIENCE).min(STORE_PATIENCE);
+        let timeout = self.options.wait_at_most();
+        let tries_end = started + timeout.unwrap_or(STORE_TIMEOUT).min(STORE_TIMEOUT);
         let contention = loop {
             match self.request(locks, seen).try_acquire_or_see().await {
                 Ok(Ok(guard)) => return Ok(guard),
@@ -112,7 +113,7 @@ impl Wanted<'_> {
             }
         };
         let request = self.request(locks, seen);
-        match patience {
+        match timeout {
             None => {
                 seen.note(&contention);
                 request.wait_forever().acquire().await
@@ -141,7 +142,8 @@ impl Wanted<'_> {
         request
     }
 
-    /// What to say when the lock was refused. Whoever was seen with it has it still, if the last look was not answered in time.
+    /// What to say when the lock was refused. Whoever was seen with it has it still, if the last
+    /// look was not answered in time.
     pub(crate) fn refused(&self, error: &Error, seen: Option<&Contention>) -> Failure {
         let seen = seen.filter(|_| error.code() == ErrorCode::AcquisitionTimeout);
         let Some(contention) = error.contention().or(seen) else { return Failure::from(error) };

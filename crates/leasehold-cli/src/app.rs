@@ -12,10 +12,15 @@ use crate::commands::{
 };
 use crate::exit::{self, Failure};
 use crate::options::Common;
-use crate::talk::Talk;
+use crate::reporter::Reporter;
 use crate::{child, event, store, text};
 
-pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
+/// The command with these arguments, of which the first is its name: does what they ask for, and
+/// says how it went.
+///
+/// Call it first, on the main thread, with all the arguments of the process: `run` starts this
+/// program a second time, to look after the command.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
     if let Some(code) = child::shim::main(&arguments) {
         return ExitCode::from(code);
     }
@@ -26,7 +31,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            Talk::new(false, false, false).say(&event::error(&usage(&error), false));
+            Reporter::new(false, false, false).report(&event::error(&usage(&error), false));
             ExitCode::from(exit::USAGE)
         }
     }
@@ -34,34 +39,37 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
 
 fn dispatch(command: Command) -> u8 {
     match command {
-        Command::Run(options) => talking(&options.common, async |talk| run::run(&options, talk).await),
-        Command::Acquire(options) => talking(&options.common, async |talk| acquire::run(&options, talk).await),
-        Command::Extend(options) => talking(&options.common, async |_| extend::run(&options).await),
-        Command::Release(options) => talking(&options.common, async |_| release::run(&options).await),
-        Command::Ls(options) => talking(&options.common, async |_| ls::run(&options).await),
-        Command::Show(options) => talking(&options.common, async |_| show::run(&options).await),
-        Command::Watch(options) => talking(&options.common, async |talk| watch::run(&options, talk).await),
-        Command::ForceRelease(options) => talking(&options.common, async |_| force_release::run(&options).await),
-        Command::Doctor(options) => talking(&options.common, async |_| doctor::run(&options).await),
-        Command::Migrate(options) => talking(&options.common, async |_| migrate::run(&options).await),
+        Command::Run(options) => reporting(&options.common, async |reporter| run::run(&options, reporter).await),
+        Command::Acquire(options) => {
+            reporting(&options.common, async |reporter| acquire::run(&options, reporter).await)
+        }
+        Command::Extend(options) => reporting(&options.common, async |_| extend::run(&options).await),
+        Command::Release(options) => reporting(&options.common, async |_| release::run(&options).await),
+        Command::Ls(options) => reporting(&options.common, async |_| ls::run(&options).await),
+        Command::Show(options) => reporting(&options.common, async |_| show::run(&options).await),
+        Command::Watch(options) => reporting(&options.common, async |reporter| watch::run(&options, reporter).await),
+        Command::ForceRelease(options) => reporting(&options.common, async |_| force_release::run(&options).await),
+        Command::Doctor(options) => reporting(&options.common, async |_| doctor::run(&options).await),
+        Command::Migrate(options) => reporting(&options.common, async |_| migrate::run(&options).await),
         Command::Completions(options) => plain(completions::run(&options)),
         Command::Man(options) => plain(man::run(&options)),
         Command::Markdown(_) => plain(markdown::run()),
     }
 }
 
-/// Runs a command that talks to the store. On one thread, so that the thread which starts a child lives as long as we.
-fn talking(common: &Common, work: impl AsyncFnOnce(&Talk) -> Result<u8, Failure>) -> u8 {
-    let talk = Talk::new(common.json, common.quiet, common.verbose);
+/// Runs a command that talks to the store. On one thread, so that the thread which starts a child
+/// lives as long as we.
+fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Failure>) -> u8 {
+    let reporter = Reporter::new(common.json, common.quiet, common.verbose);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = match runtime {
-        Ok(runtime) => runtime.block_on(work(&talk)),
+        Ok(runtime) => runtime.block_on(work(&reporter)),
         Err(error) => Err(Failure::new(exit::UNAVAILABLE, format!("cannot start: {error}"))),
     };
     store::tidy_up();
     result.unwrap_or_else(|failure| {
         if !failure.message.is_empty() {
-            talk.say(&event::error(&failure, talk.verbose()));
+            reporter.report(&event::error(&failure, reporter.verbose()));
         }
         failure.code
     })
@@ -70,7 +78,7 @@ fn talking(common: &Common, work: impl AsyncFnOnce(&Talk) -> Result<u8, Failure>
 fn plain(result: Result<(), Failure>) -> u8 {
     result.map_or_else(
         |failure| {
-            Talk::new(false, false, false).say(&event::error(&failure, false));
+            Reporter::new(false, false, false).report(&event::error(&failure, false));
             failure.code
         },
         |()| 0,

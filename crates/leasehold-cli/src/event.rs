@@ -1,4 +1,5 @@
-//! What `run` and `acquire` tell about their work, as text or as JSON. The JSON is documented in `docs/cli.md`.
+//! What `run` and `acquire` tell about their work, as text or as JSON. The JSON is documented in
+//! `docs/cli.md`.
 
 use std::time::Duration;
 

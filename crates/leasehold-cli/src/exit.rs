@@ -52,7 +52,8 @@ pub(crate) fn of_signal(number: i32) -> u8 {
     u8::try_from(128 + number).unwrap_or(u8::MAX)
 }
 
-/// Why the command ends without having done what was asked: one line, perhaps a hint, and the exit code.
+/// Why the command ends without having done what was asked: one line, perhaps a hint, and the exit
+/// code.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -95,7 +96,8 @@ impl From<&Error> for Failure {
             causes.push(text::one_line(&cause.to_string()));
             source = cause.source();
         }
-        // Without anybody to name, nobody has the lock: it was the store that did not answer in time.
+        // Without anybody to name, nobody has the lock: it was the store that did not answer in
+        // time.
         let unanswered = error.code() == ErrorCode::AcquisitionTimeout && error.contention().is_none();
         let code = if unanswered { UNAVAILABLE } else { of_error(error.code()) };
         let message = if unanswered {
@@ -114,9 +116,10 @@ impl From<Error> for Failure {
 }
 
 /// The exit code of each error code of the library.
-fn of_error(code: ErrorCode) -> u8 {
+pub(crate) fn of_error(code: ErrorCode) -> u8 {
     match code {
-        // What the user typed was checked when it was parsed, so it is the URL or the store itself that is wrong.
+        // What the user typed was checked when it was parsed, so it is the URL or the store itself
+        // that is wrong.
         ErrorCode::InvalidArgument
         // A fence that goes back, an answer that makes no sense: this store cannot be trusted.
         | ErrorCode::Internal => BAD_STORE,

@@ -1,4 +1,5 @@
-//! How held locks are shown: a table or a page for people, lines of JSON for programs. Never with their lock ids.
+//! How held locks are shown: a table or a page for people, lines of JSON for programs. Never with
+//! their lock ids.
 
 use std::io::Write;
 use std::time::Duration;
@@ -25,13 +26,13 @@ const HEAD: [Column; 6] = [
 ///
 /// The store's.
 pub(crate) async fn list(locks: &Locks, prefix: &str) -> Result<Vec<Locked>, leasehold::Error> {
-    let mut request = ListRequest::new(prefix).limit(ListRequest::MAX_LIMIT);
+    let mut request = ListRequest::new(prefix).with_page_size(ListRequest::MAX_PAGE_SIZE);
     let mut held = Vec::new();
     loop {
         let page = locks.list(&request).await?;
         held.extend(page.locks);
         match page.next {
-            Some(next) => request = request.after(next),
+            Some(next) => request = request.with_cursor(next),
             None => break,
         }
     }

@@ -1,20 +1,5 @@
-//! The `leasehold` command: runs a command under a lock, and looks at locks.
-
-mod acquire;
-mod app;
-mod child;
-mod cli;
-mod commands;
-mod event;
-mod exit;
-mod locks_view;
-mod options;
-mod signals;
-mod store;
-mod table;
-mod talk;
-mod text;
+//! The `leasehold` command.
 
 fn main() -> std::process::ExitCode {
-    app::main(std::env::args_os().collect())
+    leasehold_cli::main(std::env::args_os().collect())
 }

@@ -7,15 +7,13 @@ use leasehold::{Holder, Metadata, Steal, Ttl};
 use serde_json::Value;
 
 use crate::exit::Failure;
+use crate::store;
 
 /// Where the locks are, and how to talk about them.
 #[derive(Args, Debug)]
 pub(crate) struct Common {
-    /// Where the locks are, for example sqlite:/var/lib/app/locks.db, redis://host or postgres://user@host/database
-    ///
-    /// By default a SQLite file for this user: $XDG_STATE_HOME/leasehold/locks.db or ~/.local/state/leasehold/locks.db;
-    /// for root /var/lib/leasehold/locks.db.
     #[arg(long, value_name = "URL", env = "LEASEHOLD_STORE", hide_env_values = true, help_heading = "General")]
+    #[arg(help = store::help(), long_help = store::long_help())]
     pub(crate) store: Option<String>,
     /// Data on stdout and messages on stderr as JSON, one object per line
     #[arg(long, help_heading = "General")]
@@ -42,7 +40,8 @@ pub(crate) struct LockOptions {
     pub(crate) no_wait: bool,
     /// The name shown to others who want the lock
     ///
-    /// By default the host and the command: host/report.sh. It should stay the same after a restart.
+    /// By default the host and the command: host/report.sh. It should stay the same after a
+    /// restart.
     #[arg(long, value_name = "NAME", value_parser = Holder::new)]
     pub(crate) holder: Option<Holder>,
     /// A note to store with the lock; may be repeated
@@ -63,13 +62,13 @@ pub(crate) struct LockOptions {
 
 impl LockOptions {
     /// For how long to wait; `None` is for ever.
-    pub(crate) fn patience(&self) -> Option<Duration> {
+    pub(crate) fn wait_at_most(&self) -> Option<Duration> {
         if self.no_wait { Some(Duration::ZERO) } else { self.wait }
     }
 
     pub(crate) fn steal(&self) -> Steal {
-        let steal = if self.steal_same_holder { Steal::NEVER.from_same_holder() } else { Steal::NEVER };
-        self.steal_after.map_or(steal, |time| steal.held_longer_than(time))
+        let steal = if self.steal_same_holder { Steal::NEVER.with_same_holder() } else { Steal::NEVER };
+        self.steal_after.map_or(steal, |time| steal.with_held_longer_than(time))
     }
 
     /// # Errors

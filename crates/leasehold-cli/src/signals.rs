@@ -34,7 +34,8 @@ impl fmt::Display for Signal {
     }
 }
 
-/// A wait for INT, TERM, HUP and QUIT. Those that were ignored when we started stay ignored: that is what `nohup` is for.
+/// A wait for INT, TERM, HUP and QUIT. Those that were ignored when we started stay ignored: that
+/// is what `nohup` is for.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,

@@ -13,8 +13,8 @@ pub(crate) struct Column {
     pub(crate) may_shrink: bool,
 }
 
-/// The rows below their titles, aligned; cut to `columns` of the terminal if that is known. Cells must be
-/// [safe](text::safe).
+/// The rows below their titles, aligned; cut to `columns` of the terminal if that is known. Cells
+/// must be [safe](text::safe).
 pub(crate) fn render<const N: usize>(head: &[Column; N], rows: &[[String; N]], columns: Option<usize>) -> String {
     let mut widths: [usize; N] = std::array::from_fn(|i| {
         rows.iter().map(|row| text::width(&row[i])).max().unwrap_or(0).max(text::width(head[i].title))

@@ -21,14 +21,15 @@ pub(crate) fn duration(time: Duration) -> String {
     shown.map(|(count, unit)| format!("{count}{unit}")).collect::<Vec<_>>().join(" ")
 }
 
-/// A time in UTC. Whatever a stranger wrote into the store, it is shown: years have four digits, and the rest is cut off.
+/// A time in UTC. Whatever a stranger wrote into the store, it is shown: years have four digits,
+/// and the rest is cut off.
 pub(crate) fn moment(time: Timestamp) -> String {
     let last = Timestamp::from_millis(253_402_300_799_000);
     humantime::format_rfc3339_seconds(time.min(last).to_system_time()).to_string()
 }
 
-/// `text` with control characters (line breaks, escape sequences, direction marks) written out, so that nobody can
-/// forge output through a key or a note.
+/// `text` with control characters (line breaks, escape sequences, direction marks) written out, so
+/// that nobody can forge output through a key or a note.
 pub(crate) fn safe(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,13 +1,14 @@
-//! Proves that a store of locks keeps the promises of [`leasehold::Backend`].
+//! Proves that a store of locks keeps the promises of [`leasehold::backend::Backend`].
 //!
 //! Three proofs, each run over a fresh [`Harness`] of your store:
 //!
-//! - a table of named [cases](cases()), each of which checks one promise, in groups such as `exclusion`, `fencing` and
-//!   `cancel`;
-//! - a [reference model](model) that answers random commands in lock step with the store and shrinks what they
-//!   disagree on to a short sequence;
-//! - concurrent clients whose [history] is checked for overlapping holds, fences that go back and locks that come back
-//!   from the dead. The checker is of use by itself, for histories of real programs.
+//! - a table of named [cases](cases()), each of which checks one promise, in groups such as
+//!   `exclusion`, `fencing` and `cancel`;
+//! - a [reference model](model) that answers random commands in lock step with the store and
+//!   shrinks what they disagree on to a short sequence;
+//! - concurrent clients whose [history] is checked for overlapping holds, fences that go back and
+//!   locks that come back from the dead. The checker is of use by itself, for histories of real
+//!   programs.
 //!
 //! # Proving a store
 //!
@@ -25,39 +26,46 @@
 //! use std::process::ExitCode;
 //! use std::sync::Arc;
 //!
-//! use leasehold::{Backend, Error, Memory};
+//! use leasehold::backend::Backend;
+//! use leasehold::memory::Memory;
+//! use leasehold::Error;
 //! use leasehold_conformance::{RealHarness, Suite, runner};
 //!
 //! fn main() -> ExitCode {
 //!     let suite = Suite::new("my_store", || async {
 //!         let store = Memory::new();
-//!         let peer = store.fork().await?;
-//!         Ok::<_, Error>(RealHarness::new(Arc::new(store), peer))
+//!         let peer = store.clone();
+//!         Ok::<_, Error>(RealHarness::new(Arc::new(store), Arc::new(peer)))
 //!     });
 //!     runner::main(&[suite])
 //! }
 //! ```
 //!
-//! Both `cargo test` and `cargo nextest` then show tests such as `my_store::fencing::survives_expiry`. A store that
-//! cannot be reached fails them; nothing is ever skipped.
+//! Both `cargo test` and `cargo nextest` then show tests such as
+//! `my_store::fencing::survives_expiry`. A store that cannot be reached fails them; nothing is ever
+//! skipped.
 //!
 //! # A peer in another process
 //!
-//! Two handles of one process may share what two programs do not. A store for several processes is proved with a
-//! [`remote::Peer`] as the harness's peer: the same test, started a second time, serves the store to it. The module
-//! [`remote`] shows how.
+//! Two handles of one process may share what two programs do not. A store for several processes is
+//! proved with a [`remote::Peer`] as the harness's peer: the same test, started a second time,
+//! serves the store to it. The module [`remote`] shows how.
 //!
 //! # A harness of your own
 //!
 //! [`RealHarness`] suits servers on this machine and [`ManualHarness`] stores that take a
-//! [`ManualClock`](leasehold::ManualClock). A harness of your own says where its time comes from, and may own what
-//! has to go when the case is over. A single case can be run like this:
+//! [`ManualClock`](leasehold::testing::ManualClock). A harness of your own says where its time
+//! comes from, and may own what has to go when the case is over. A single case can be run like
+//! this:
 //!
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use leasehold::{Backend, ManualClock, Memory, Timestamp};
+//! use leasehold::backend::Backend;
+//! use leasehold::memory::Memory;
+//! use leasehold::testing::ManualClock;
+//! use leasehold::Timestamp;
 //! use leasehold_conformance::{Harness, Suite, cases, runner, unique_namespace};
 //!
 //! struct MyHarness {

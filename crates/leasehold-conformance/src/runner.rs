@@ -13,7 +13,8 @@ use crate::{Case, Harness, Suite, cases, history, model};
 
 /// The `main` of a test with `harness = false`: one test for each suite and case, named like
 /// `memory::fencing::survives_expiry`, and for each suite `model::random_commands_agree`,
-/// `history::concurrent_clients` and `history::concurrent_guards`. Understands the arguments of `cargo test` and `cargo nextest`.
+/// `history::concurrent_clients` and `history::concurrent_guards`. Understands the arguments of
+/// `cargo test` and `cargo nextest`.
 pub fn main(suites: &[Suite]) -> ExitCode {
     let arguments = Arguments::from_args();
     let trials = suites.iter().flat_map(trials).collect();

@@ -22,8 +22,8 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// A suite named `name`, the first part of its tests' names. `factory` runs on the runtime of the test; its error
-    /// fails the test.
+    /// A suite named `name`, the first part of its tests' names. `factory` runs on the runtime of
+    /// the test; its error fails the test.
     pub fn new<H, E, F>(name: impl Into<String>, factory: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         H: Harness,
@@ -49,22 +49,24 @@ impl Suite {
         }
     }
 
-    /// How much the reference model does; by default what suits a [real clock](ModelConfig::real_clock).
+    /// How much the reference model does; by default what suits a [real
+    /// clock](ModelConfig::real_clock).
     #[must_use]
     pub fn model(mut self, config: ModelConfig) -> Self {
         self.model = config;
         self
     }
 
-    /// How much the concurrent clients do; by default what suits a [real clock](HistoryOptions::real_clock).
+    /// How much the concurrent clients do; by default what suits a [real
+    /// clock](HistoryOptions::real_clock).
     #[must_use]
     pub fn history(mut self, options: HistoryOptions) -> Self {
         self.history = options;
         self
     }
 
-    /// Whether there is also a history of [guards](crate::history::concurrent_guards), which needs a real clock. There
-    /// is by default; suites on a manual clock turn it off.
+    /// Whether there is also a history of [guards](crate::history::concurrent_guards), which needs
+    /// a real clock. There is by default; suites on a manual clock turn it off.
     #[must_use]
     pub fn guards(mut self, on: bool) -> Self {
         self.guards = on;

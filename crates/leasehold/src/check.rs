@@ -1,7 +1,13 @@
+use std::time::Duration;
+
 use serde::Serialize;
 
-/// One thing that was looked at when a store was [examined](crate::Locks::examine), and what was found.
+use crate::{Error, ErrorCode};
+
+/// One thing that was looked at when a store was [examined](crate::Locks::examine), and what was
+/// found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Check {
     /// What was looked at, in a word or two.
     pub name: &'static str,
@@ -9,6 +15,9 @@ pub struct Check {
     pub verdict: Verdict,
     /// What was found, for a person.
     pub detail: String,
+    /// The code of the error, if an operation failed that should work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorCode>,
 }
 
 /// How a checked thing looks, from good to bad.
@@ -23,9 +32,21 @@ pub enum Verdict {
     Fail,
 }
 
+/// Clocks further apart than this will puzzle people who compare times.
+pub(crate) const CLOCKS_APART: Duration = Duration::from_secs(1);
+
 impl Check {
     /// A check with its outcome.
     pub fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
-        Self { name, verdict, detail: detail.into() }
+        Self { name, verdict, detail: detail.into(), error: None }
+    }
+
+    /// A check that fails because of `error`.
+    pub fn failed(name: &'static str, error: &Error) -> Self {
+        let detail = match error.hint() {
+            Some(hint) => format!("{error}: {hint}"),
+            None => error.to_string(),
+        };
+        Self { error: Some(error.code()), ..Self::new(name, Verdict::Fail, detail) }
     }
 }

@@ -42,14 +42,17 @@ impl Clock {
     }
 }
 
-/// A clock that stands still until it is moved, so that tests of code that takes locks need not sleep.
+/// A clock that stands still until it is moved, so that tests of code that takes locks need not
+/// sleep.
 ///
-/// Give the same clock to the store and to the handle: the store's expiry and the guards' deadlines, waits and
-/// heartbeats then follow it.
+/// Give the same clock to the store and to the handle: the store's expiry and the guards'
+/// deadlines, waits and heartbeats then follow it.
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::{Locks, ManualClock, Memory};
+/// use leasehold::memory::Memory;
+/// use leasehold::testing::ManualClock;
+/// use leasehold::Locks;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
@@ -84,8 +87,8 @@ impl ManualClock {
         }))
     }
 
-    /// Moves the clock forward. Everything that was due in the meantime happens, as after a long pause of the whole
-    /// process: locks whose time passed are lost, even those with a heartbeat.
+    /// Moves the clock forward. Everything that was due in the meantime happens, as after a long
+    /// pause of the whole process: locks whose time passed are lost, even those with a heartbeat.
     pub fn advance(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.0.advanced_micros.fetch_add(micros, Ordering::AcqRel);

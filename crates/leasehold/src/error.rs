@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,8 @@ use crate::{Contention, Loss};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// The store cannot be reached or refuses service for now: network failure, restart, failover, conflict.
+    /// The store cannot be reached or refuses service for now: network failure, restart, failover,
+    /// conflict.
     ServiceUnavailable,
     /// The store does not accept who we are or does not allow what we ask.
     AuthFailed,
@@ -36,24 +38,22 @@ pub enum ErrorCode {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Operation {
-    /// [`Backend::acquire`](crate::Backend::acquire)
+    /// [`Backend::acquire`](crate::backend::Backend::acquire)
     Acquire,
-    /// [`Backend::release`](crate::Backend::release)
+    /// [`Backend::release`](crate::backend::Backend::release)
     Release,
-    /// [`Backend::extend`](crate::Backend::extend)
+    /// [`Backend::extend`](crate::backend::Backend::extend)
     Extend,
-    /// [`Backend::is_locked`](crate::Backend::is_locked)
+    /// [`Backend::is_locked`](crate::backend::Backend::is_locked)
     IsLocked,
-    /// [`Backend::lookup`](crate::Backend::lookup)
+    /// [`Backend::lookup`](crate::backend::Backend::lookup)
     Lookup,
-    /// [`Backend::list`](crate::Backend::list)
+    /// [`Backend::list`](crate::backend::Backend::list)
     List,
-    /// [`Backend::subscribe`](crate::Backend::subscribe)
+    /// [`Backend::subscribe`](crate::backend::Backend::subscribe)
     Subscribe,
-    /// [`Backend::force_release`](crate::Backend::force_release)
+    /// [`Backend::force_release`](crate::backend::Backend::force_release)
     ForceRelease,
-    /// [`Backend::fork`](crate::Backend::fork)
-    Fork,
 }
 
 impl Operation {
@@ -68,16 +68,15 @@ impl Operation {
             Operation::List => "list",
             Operation::Subscribe => "subscribe",
             Operation::ForceRelease => "force_release",
-            Operation::Fork => "fork",
         }
     }
 }
 
 /// The one error of this library.
 ///
-/// Its text is for a person and never contains a key, a lock id, a credential or the text of the source error; a
-/// program decides by [`code`](Error::code). That a lock is held by somebody else is not an error until you gave up
-/// waiting for it.
+/// Its text is for a person and never contains a key, a lock id, a credential or the text of the
+/// source error; a program decides by [`code`](Error::code). That a lock is held by somebody else
+/// is not an error until you gave up waiting for it.
 ///
 /// ```
 /// use leasehold::{ErrorCode, Key};
@@ -87,8 +86,10 @@ impl Operation {
 /// assert!(!error.is_retryable());
 /// assert_eq!(error.to_string(), "the key is empty");
 /// ```
+#[derive(Clone)]
 pub struct Error(Box<Details>);
 
+#[derive(Clone)]
 struct Details {
     code: ErrorCode,
     message: Cow<'static, str>,
@@ -97,11 +98,13 @@ struct Details {
     outcome_unknown: bool,
     contention: Option<Contention>,
     loss: Option<Loss>,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    /// Shared, so that an error can be told to all who wait for the same thing.
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
-    /// An error with a message for a person. The message must not contain keys, lock ids or credentials.
+    /// An error with a message for a person. The message must not contain keys, lock ids or
+    /// credentials.
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Details {
             code,
@@ -156,29 +159,6 @@ impl Error {
             .with_outcome_unknown()
     }
 
-    /// The store could not even be reached in time, so nothing was asked of it.
-    #[cfg(any(feature = "postgres", feature = "redis"))]
-    pub(crate) fn not_connected_in_time(operation: Operation, after: Duration) -> Self {
-        Self::new(ErrorCode::NetworkTimeout, format!("no connection to the store within {after:?}"))
-            .with_hint("check that the store is up and reachable, and that both or neither use TLS")
-            .during(operation)
-    }
-
-    /// The same error for another caller, without the source, which cannot be shared.
-    pub(crate) fn duplicate(&self) -> Self {
-        let details = &self.0;
-        Self(Box::new(Details {
-            code: details.code,
-            message: details.message.clone(),
-            hint: details.hint.clone(),
-            operation: details.operation,
-            outcome_unknown: details.outcome_unknown,
-            contention: details.contention.clone(),
-            loss: details.loss,
-            source: None,
-        }))
-    }
-
     /// Adds what the reader can do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
@@ -189,7 +169,7 @@ impl Error {
     /// Adds the error of the driver or system below.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(source.into().into());
         self
     }
 
@@ -222,18 +202,20 @@ impl Error {
         self.0.operation
     }
 
-    /// Whether the same call may succeed when it is simply made again: the trouble is the store's, not the request's.
+    /// Whether the same call may succeed when it is simply made again: the trouble is the store's,
+    /// not the request's.
     pub fn is_retryable(&self) -> bool {
         matches!(self.0.code, ErrorCode::ServiceUnavailable | ErrorCode::RateLimited | ErrorCode::NetworkTimeout)
     }
 
-    /// Whether the write may have landed although the call failed. Every operation may be repeated with the same lock
-    /// id, so repeating is how to find out.
+    /// Whether the write may have landed although the call failed. Every operation may be repeated
+    /// with the same lock id, so repeating is how to find out.
     pub fn outcome_unknown(&self) -> bool {
         self.0.outcome_unknown
     }
 
-    /// Who held the lock when waiting for it ended, for [`AcquisitionTimeout`](ErrorCode::AcquisitionTimeout).
+    /// Who held the lock when waiting for it ended, for
+    /// [`AcquisitionTimeout`](ErrorCode::AcquisitionTimeout).
     pub fn contention(&self) -> Option<&Contention> {
         self.0.contention.as_ref()
     }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorCode, Timestamp};
 
-/// The number of a grant, strictly increasing for each key for ever. Send it along with every write to the protected
-/// resource, and let the resource refuse a number lower than one it has seen.
+/// The number of a grant, strictly increasing for each key for ever. Send it along with every write
+/// to the protected resource, and let the resource refuse a number lower than one it has seen.
 ///
 /// Written as exactly 15 digits, so that text order is number order in every language and database.
 ///
@@ -34,8 +34,8 @@ impl Fence {
 
     /// # Errors
     ///
-    /// [`Internal`](ErrorCode::Internal) above [`MAX`](Fence::MAX): the counter of that key has run out or has been
-    /// tampered with.
+    /// [`Internal`](ErrorCode::Internal) above [`MAX`](Fence::MAX): the counter of that key has run
+    /// out or has been tampered with.
     pub fn new(value: u64) -> Result<Self, Error> {
         if value > Self::MAX.0 {
             return Err(Error::new(ErrorCode::Internal, "the fence of this key is beyond the highest one").with_hint(
@@ -48,8 +48,8 @@ impl Fence {
         Ok(Self(value))
     }
 
-    /// The fence of the next grant: one more than the last, and never below the clock, so that a store that lost its
-    /// last writes still does not repeat a fence.
+    /// The fence of the next grant: one more than the last, and never below the clock, so that a
+    /// store that lost its last writes still does not repeat a fence.
     ///
     /// # Errors
     ///

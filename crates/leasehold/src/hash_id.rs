@@ -8,8 +8,8 @@ use crate::key::nfc;
 
 /// The sanitised form of a key or lock id: 24 lower-case hex digits, safe to log.
 ///
-/// The hash is for telling identifiers apart in logs and metrics. It is not cryptographic: somebody who can guess
-/// the key can confirm the guess.
+/// The hash is for telling identifiers apart in logs and metrics. It is not cryptographic: somebody
+/// who can guess the key can confirm the guess.
 ///
 /// ```
 /// use leasehold::HashId;
@@ -21,8 +21,8 @@ use crate::key::nfc;
 pub struct HashId([u32; 3]);
 
 impl HashId {
-    /// The hash of `text`, taken over the UTF-16 code units of its NFC form, as the other users of the storage
-    /// layout do.
+    /// The hash of `text`, taken over the UTF-16 code units of its NFC form, as the other users of
+    /// the storage layout do.
     pub fn of(text: &str) -> Self {
         #[cfg(test)]
         tests::HASHED.set(tests::HASHED.get() + 1);
@@ -86,7 +86,9 @@ impl From<HashId> for String {
 mod tests {
     use std::cell::Cell;
 
-    use crate::{Key, Locks, Memory, TelemetryLayer};
+    use crate::layers::TelemetryLayer;
+    use crate::memory::Memory;
+    use crate::{Key, Locks};
 
     thread_local! {
         /// How many hashes this thread has made.

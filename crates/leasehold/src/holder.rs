@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
@@ -8,9 +9,9 @@ use crate::Error;
 
 /// A stable name for whoever holds a lock, shown to everybody who asks why they wait.
 ///
-/// By default `hostname/program`. The name should survive a restart (so never put a process id into it): that is what
-/// lets a restarted worker recognise and [steal](crate::Steal) the lock it left behind. Workers that run side by side
-/// under one program name need names of their own for that.
+/// By default `hostname/program`. The name should survive a restart (so never put a process id into
+/// it): that is what lets a restarted worker recognise and [steal](crate::Steal) the lock it left
+/// behind. Workers that run side by side under one program name need names of their own for that.
 ///
 /// ```
 /// use leasehold::Holder;
@@ -108,6 +109,30 @@ impl TryFrom<String> for Holder {
     type Error = Error;
 
     fn try_from(name: String) -> Result<Self, Error> {
+        Self::new(&name)
+    }
+}
+
+impl TryFrom<&String> for Holder {
+    type Error = Error;
+
+    fn try_from(name: &String) -> Result<Self, Error> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<Cow<'_, str>> for Holder {
+    type Error = Error;
+
+    fn try_from(name: Cow<'_, str>) -> Result<Self, Error> {
+        Self::new(&name)
+    }
+}
+
+impl TryFrom<Box<str>> for Holder {
+    type Error = Error;
+
+    fn try_from(name: Box<str>) -> Result<Self, Error> {
         Self::new(&name)
     }
 }

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -7,12 +8,15 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use crate::{Error, HashId};
 
-/// The name of the thing that is locked: 1 to 512 bytes of UTF-8 after Unicode NFC normalisation, without NUL.
+/// The name of the thing that is locked: 1 to 512 bytes of UTF-8 after Unicode NFC normalisation,
+/// without NUL.
 ///
-/// Two spellings of the same text (`é` as one code point or as `e` plus an accent) are one key. Cloning is cheap.
+/// Two spellings of the same text (`é` as one code point or as `e` plus an accent) are one key.
+/// Cloning is cheap.
 ///
-/// `Debug` shows only the [hash](HashId) of the key, because keys often carry user or order numbers; there is no
-/// `Display`, so that a key reaches a log only through [`as_str`](Key::as_str).
+/// `Debug` shows only the [hash](HashId) of the key, because keys often carry user or order
+/// numbers; there is no `Display`, so that a key reaches a log only through
+/// [`as_str`](Key::as_str).
 ///
 /// ```
 /// use leasehold::Key;
@@ -108,6 +112,22 @@ impl TryFrom<&String> for Key {
 
     fn try_from(key: &String) -> Result<Self, Error> {
         Self::new(key)
+    }
+}
+
+impl TryFrom<Cow<'_, str>> for Key {
+    type Error = Error;
+
+    fn try_from(key: Cow<'_, str>) -> Result<Self, Error> {
+        Self::new(&key)
+    }
+}
+
+impl TryFrom<Box<str>> for Key {
+    type Error = Error;
+
+    fn try_from(key: Box<str>) -> Result<Self, Error> {
+        Self::new(&key)
     }
 }
 

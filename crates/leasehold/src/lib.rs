@@ -1,12 +1,14 @@
-//! Distributed locks with leases, fencing tokens and prompt notice of loss: one strict semantics over many stores.
+//! Distributed locks with leases, fencing tokens and prompt notice of loss: one strict semantics
+//! over many stores.
 //!
-//! Use it where only one of several processes may do something at a time: charge a card, run the nightly job, lead.
-//! A lock here is a *lease*: it ends by itself if its holder crashes, and its holder is told when it is lost. Every
-//! grant carries a *fence*, a number that only grows, so that what the lock protects can refuse a holder who has not
-//! noticed yet.
+//! Use it where only one of several processes may do something at a time: charge a card, run the
+//! nightly job, lead. A lock here is a *lease*: it ends by itself if its holder crashes, and its
+//! holder is told when it is lost. Every grant carries a *fence*, a number that only grows, so that
+//! what the lock protects can refuse a holder who has not noticed yet.
 //!
 //! ```
-//! use leasehold::{Locks, Memory};
+//! use leasehold::Locks;
+//! use leasehold::memory::Memory;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), leasehold::Error> {
@@ -22,85 +24,99 @@
 //! // Or by hand:
 //! let Some(guard) = locks.lock("cron:daily").try_acquire().await? else { return Ok(()) };
 //! guard.release().await?;
+//!
+//! // At the end of the program: see below.
+//! locks.shutdown().await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Finding your way
 //!
-//! - [`Locks`] is the handle, [`LockRequest`] what you can ask for, [`Guard`] what you get, [`Lease`] its view for other
-//!   tasks.
-//! - [`Backend`] is what a store must do; [`Memory`] is the store inside this process, `Sqlite` (feature `sqlite`) the one for
-//!   the processes of one host, `Redis` (feature `redis`) and `Postgres` (feature `postgres`)
-//!   those for many hosts.
+//! - [`Locks`] is the handle, [`LockRequest`] what you can ask for, [`Guard`] what you get,
+//!   [`Lease`] its view for other tasks.
+//! - Stores: [`memory`] inside this process, `sqlite` for the processes of one host, `redis` and
+//!   `postgres` for many hosts, each behind a feature of its name.
+//! - [`Locks::connect`] chooses a store by its URL, [`Locks::examine`] tells whether locks work
+//!   there.
 //! - [`Error`] has one code for each thing a program may want to decide on.
-//! - [`TelemetryLayer`], [`MetricsLayer`] and [`FaultLayer`] go around any store.
+//! - [`layers`] go around any store: telemetry, and metrics (feature `metrics`).
+//! - [`testing`] has a clock that stands still and a store that fails on command.
+//! - [`backend`] is the contract of a store; [`stores`] is the table of them, open to your own.
 //!
 //! # What it needs
 //!
-//! A tokio runtime with its timer enabled. Renewals and background releases run on a thread of the library's own, so
-//! they do not depend on that runtime being responsive.
+//! A tokio runtime with its timer and I/O enabled. A handle works from any runtime, at any time,
+//! whatever the other runtimes that use it are doing. Renewals and background releases run on a
+//! thread of the library's own, so they do not depend on your runtime being responsive.
+//!
+//! # The end of a program
+//!
+//! A guard that is dropped is released in the background, a moment later. When `main` returns, the
+//! process ends without waiting for that moment: the lock of a guard that was a local of `main`, or
+//! was dropped just before, may stay taken until its ttl has passed. Call [`Guard::release`] where
+//! you can, and [`Locks::shutdown`] before `main` returns: it releases whatever is still held, and
+//! waits for what goes on in the background.
+//!
+//! # What it says
+//!
+//! Through `tracing`, at debug level: locks that are acquired, waited for and released, renewals
+//! and releases that fail, and a span around every call to the store. A lock that is lost is a
+//! warning. Keys and lock ids appear only as hashes.
 
-mod backend;
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod backend;
 mod check;
 mod clock;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod ear;
 mod error;
 mod fence;
 mod hash_id;
 mod holder;
 mod key;
-mod layers;
+pub mod layers;
 mod lock_id;
 mod locks;
 mod loss;
-mod memory;
+pub mod memory;
 mod metadata;
+#[cfg(feature = "metrics")]
+mod metric_names;
 #[cfg(feature = "postgres")]
-mod postgres;
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub mod postgres;
 #[cfg(feature = "redis")]
-mod redis;
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub mod redis;
+#[cfg(feature = "_remote")]
+mod remote;
 #[cfg(feature = "sqlite")]
-mod sqlite;
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+pub mod sqlite;
 mod storage_key;
+pub mod stores;
 mod sync;
+pub mod testing;
 mod timestamp;
 mod ttl;
-#[cfg(any(feature = "postgres", feature = "redis"))]
 mod url_option;
 
 pub use tokio_util::sync::CancellationToken;
 
-pub use backend::{
-    Absence, Acquire, AcquireRequest, Backend, Capabilities, Contention, Event, Extend, ForceRelease, Grant, ListPage,
-    ListRequest, LookupBy, Publisher, Record, Release, Steal, Subscription, TimeAuthority, Topic,
-};
+pub use backend::{Contention, Grant, ListRequest, Steal};
 pub use check::{Check, Verdict};
-pub use clock::ManualClock;
 pub use error::{Error, ErrorCode, Operation};
 pub use fence::Fence;
 pub use hash_id::HashId;
 pub use holder::Holder;
 pub use key::Key;
-pub use layers::{EventResult, EventType, Fault, FaultLayer, Faults, LockEvent, MetricsLayer, Reason, TelemetryLayer};
 pub use lock_id::LockId;
-#[cfg(feature = "planted-bugs")]
-pub use locks::PlantedBug;
 pub use locks::{
     Backoff, BestEffort, Guard, Jitter, Lease, LockInfo, LockRequest, LockState, Locked, Locks, LocksBuilder,
     LocksPage, Outcome, Owner, ReleaseFailure, Retry,
 };
 pub use loss::Loss;
-pub use memory::Memory;
 pub use metadata::Metadata;
-#[cfg(feature = "postgres")]
-pub use postgres::{Postgres, PostgresOptions};
-#[cfg(feature = "redis")]
-pub use redis::{Redis, RedisOptions, RedisTls};
-#[cfg(feature = "sqlite")]
-pub use sqlite::{Sqlite, SqliteOptions, Synchronous};
-pub use storage_key::StorageKeys;
 pub use timestamp::{TIME_TOLERANCE, Timestamp};
 pub use ttl::Ttl;
 

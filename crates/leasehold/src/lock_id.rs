@@ -8,10 +8,10 @@ use crate::{Error, ErrorCode, HashId};
 
 /// The proof that a lock is yours: 16 random bytes, written as 22 base64url characters.
 ///
-/// The client makes the id before it sends the request, so that an answer that never arrives can be asked for again
-/// or undone. Whoever knows the id can extend and release the lock: treat it like a password. `Debug` shows its
-/// [hash](HashId), there is no `Display` and no `Serialize`; the text is had only through
-/// [`expose`](LockId::expose).
+/// The client makes the id before it sends the request, so that an answer that never arrives can be
+/// asked for again or undone. Whoever knows the id can extend and release the lock: treat it like a
+/// password. `Debug` shows its [hash](HashId), there is no `Display` and no `Serialize`; the text
+/// is had only through [`expose`](LockId::expose).
 ///
 /// ```
 /// use leasehold::LockId;
@@ -29,13 +29,13 @@ impl LockId {
     /// The number of characters of every lock id.
     pub const LEN: usize = 22;
 
-    /// A new id from the operating system's secure random source. It never starts with a hyphen, so that it can be an argument
-    /// of a command.
+    /// A new id from the operating system's secure random source. It never starts with a hyphen, so
+    /// that it can be an argument of a command.
     ///
     /// # Errors
     ///
-    /// [`Internal`](ErrorCode::Internal) if the operating system has no random bytes to give. There is no weaker
-    /// fallback.
+    /// [`Internal`](ErrorCode::Internal) if the operating system has no random bytes to give. There
+    /// is no weaker fallback.
     pub fn random() -> Result<Self, Error> {
         loop {
             let id = Self::draw()?;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Loss {
-    /// The lease ran out before the store confirmed a renewal: the store was unreachable, this process was suspended,
-    /// or the lock had no heartbeat.
+    /// The lease ran out before the store confirmed a renewal: the store was unreachable, this
+    /// process was suspended, or the lock had no heartbeat.
     Expired,
     /// The store answered that it does not know the lock.
     Gone,

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// Free notes stored with a lock, for the people who look at it: a JSON object of at most 4 KiB. Empty by default.
+/// Free notes stored with a lock, for the people who look at it: a JSON object of at most 4 KiB.
+/// Empty by default.
 ///
 /// ```
 /// use leasehold::Metadata;
@@ -24,14 +25,15 @@ impl Metadata {
     /// The most bytes the object may have, written as compact JSON.
     pub const MAX_BYTES: usize = 4096;
 
-    /// The deepest nesting: the object itself, and what is in it. Readers of JSON have limits of their own, and a lock whose
-    /// notes cannot be read back could not be dealt with at all.
+    /// The deepest nesting: the object itself, and what is in it. Readers of JSON have limits of
+    /// their own, and a lock whose notes cannot be read back could not be dealt with at all.
     pub const MAX_DEPTH: usize = 32;
 
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the value is not an object, is longer than
-    /// [`MAX_BYTES`](Metadata::MAX_BYTES) or nested deeper than [`MAX_DEPTH`](Metadata::MAX_DEPTH).
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the value is not an object, is
+    /// longer than [`MAX_BYTES`](Metadata::MAX_BYTES) or nested deeper than
+    /// [`MAX_DEPTH`](Metadata::MAX_DEPTH).
     pub fn new(value: Value) -> Result<Self, Error> {
         let Value::Object(map) = value else {
             return Err(Error::invalid("the metadata is not a JSON object"));
@@ -54,6 +56,35 @@ impl Metadata {
         Ok(metadata)
     }
 
+    /// The notes that any serialisable map, struct or list of pairs amounts to.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use leasehold::Metadata;
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Job { name: &'static str, attempt: u32 }
+    ///
+    /// let notes = Metadata::from_serialize(&Job { name: "nightly", attempt: 2 })?;
+    /// assert_eq!(notes.to_json(), r#"{"attempt":2,"name":"nightly"}"#);
+    /// let notes = Metadata::from_serialize(&[("order", "A-17")])?;
+    /// assert_eq!(notes.to_json(), r#"{"order":"A-17"}"#);
+    /// assert!(Metadata::from_serialize(&BTreeMap::<String, u8>::new())?.is_empty());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Metadata::new), also if it cannot be written as JSON.
+    pub fn from_serialize(notes: &impl Serialize) -> Result<Self, Error> {
+        let value = serde_json::to_value(notes)
+            .map_err(|source| Error::invalid("the metadata cannot be written as JSON").with_source(source))?;
+        Self::new(match value {
+            Value::Array(pairs) => from_pairs(pairs),
+            other => other,
+        })
+    }
+
     /// The value stored under `name`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.as_ref()?.get(name)
@@ -73,6 +104,16 @@ impl Metadata {
     pub fn to_json(&self) -> String {
         self.0.as_ref().map_or_else(|| "{}".to_owned(), |map| Value::Object((**map).clone()).to_string())
     }
+}
+
+/// The object of a list of names and values; any other list as it is.
+fn from_pairs(pairs: Vec<Value>) -> Value {
+    let pair = |value: &Value| match value.as_array().map(Vec::as_slice) {
+        Some([Value::String(name), value]) => Some((name.clone(), value.clone())),
+        _ => None,
+    };
+    let map: Option<Map<_, _>> = pairs.iter().map(pair).collect();
+    map.map_or(Value::Array(pairs), Value::Object)
 }
 
 /// Stops at the limit, so that it cannot run out of stack.
@@ -102,14 +143,5 @@ impl TryFrom<Value> for Metadata {
 impl From<Metadata> for Value {
     fn from(metadata: Metadata) -> Self {
         Value::Object(metadata.0.map(Arc::unwrap_or_clone).unwrap_or_default())
-    }
-}
-
-impl<const N: usize> TryFrom<[(&str, &str); N]> for Metadata {
-    type Error = Error;
-
-    fn try_from(pairs: [(&str, &str); N]) -> Result<Self, Error> {
-        let map = pairs.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value)));
-        Self::new(Value::Object(map.collect()))
     }
 }

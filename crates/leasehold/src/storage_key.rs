@@ -5,13 +5,15 @@ use sha2::{Digest, Sha256};
 use crate::key::nfc;
 use crate::{Error, Key};
 
-/// How the names of stored records are derived from keys: a prefix, and the longest name the store takes.
+/// How the names of stored records are derived from keys: a prefix, and the longest name the store
+/// takes.
 ///
-/// A name that would be too long is replaced by 128 bits of its SHA-256. The derivation is shared with other programs
-/// that use the same stores, so it never changes.
+/// A name that would be too long is replaced by 128 bits of its SHA-256. The derivation is shared
+/// with other programs that use the same stores, so it never changes.
 ///
 /// ```
-/// use leasehold::{Key, StorageKeys};
+/// use leasehold::backend::StorageKeys;
+/// use leasehold::Key;
 ///
 /// let keys = StorageKeys::new("app", 1000, 26)?;
 /// let name = keys.lock(&Key::new("payment:42")?)?;
@@ -27,12 +29,13 @@ pub struct StorageKeys {
 }
 
 impl StorageKeys {
-    /// Names under `prefix` (whose trailing colons are dropped), of at most `limit` bytes, of which `reserve` are
-    /// kept free for what the store appends.
+    /// Names under `prefix` (whose trailing colons are dropped), of at most `limit` bytes, of which
+    /// `reserve` are kept free for what the store appends.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the prefix leaves no room for any key.
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the prefix leaves no room for any
+    /// key.
     pub fn new(prefix: &str, limit: usize, reserve: usize) -> Result<Self, Error> {
         let mut prefix = prefix.trim_end_matches(':').to_owned();
         if !prefix.is_empty() {
@@ -48,14 +51,15 @@ impl StorageKeys {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the prefix is too long for even a hashed name.
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the prefix is too long for even a
+    /// hashed name.
     pub fn lock(&self, key: &Key) -> Result<String, Error> {
         self.name(key.as_str())
     }
 
     /// The name of the fence counter that belongs to the record named `lock`, a result of
-    /// [`lock`](StorageKeys::lock): derived from that name, so that every key has a counter of its own even when
-    /// names are hashed.
+    /// [`lock`](StorageKeys::lock): derived from that name, so that every key has a counter of its
+    /// own even when names are hashed.
     ///
     /// # Errors
     ///

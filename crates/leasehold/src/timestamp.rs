@@ -5,15 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::Ttl;
 
-/// How far past its expiry a lock still counts as held, on every store. It absorbs clock differences and gives the old
-/// holder time to stop before a rival is let in.
-pub const TIME_TOLERANCE: Duration = Duration::from_millis(1000);
+/// How far past its expiry a lock still counts as held, on every store. It absorbs clock
+/// differences and gives the old holder time to stop before a rival is let in.
+pub const TIME_TOLERANCE: Duration = Duration::from_millis(TOLERANCE_MILLIS);
 
-/// Dead records are kept for more than two seconds past the tolerance, on every store that sweeps: a sweep must not meet an
-/// extend that is on its way.
-pub(crate) const SWEEP_AFTER: Duration = Duration::from_millis(2001);
+/// The tolerance as scripts, statements and columns need it.
+pub(crate) const TOLERANCE_MILLIS: u64 = 1000;
 
-/// A point on the store's clock, in microseconds since 1970. Only its milliseconds are stored and serialised.
+/// Records are kept for this long past their expiry, on every store that sweeps: the tolerance, and
+/// more than two seconds, because a sweep must not meet an extend that is on its way.
+pub(crate) const SWEEP_AFTER_MILLIS: u64 = TOLERANCE_MILLIS + 2001;
+
+/// A point on the store's clock, in microseconds since 1970. Only its milliseconds are stored and
+/// serialised.
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,10 +63,23 @@ impl Timestamp {
         Self::from_millis(self.as_millis() + ttl.as_millis())
     }
 
-    /// The one rule of liveness: a lock that expires at `self` is held as long as `self > now - TIME_TOLERANCE`, in
-    /// whole milliseconds. Every store decides with this or its exact translation.
+    /// The one rule of liveness: a lock that expires at `self` is held as long as
+    /// `self > now - TIME_TOLERANCE`, in whole milliseconds. Every store decides with this or its
+    /// exact translation.
     pub fn is_live(self, now: Timestamp) -> bool {
-        self.as_millis() + tolerance_millis() > now.as_millis()
+        self.as_millis() + TOLERANCE_MILLIS > now.as_millis()
+    }
+
+    /// At the time `self`, a lock that expires at this time or before is dead: the rule of
+    /// liveness, solved for the expiry.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn latest_dead(self) -> Self {
+        Self::from_millis(self.as_millis().saturating_sub(TOLERANCE_MILLIS))
+    }
+
+    /// A record that expires at this time or before may be swept.
+    pub(crate) fn latest_swept(self) -> Self {
+        Self::from_millis(self.as_millis().saturating_sub(SWEEP_AFTER_MILLIS))
     }
 
     /// The time from `earlier` to `self`, zero if it is the later one.
@@ -74,10 +91,6 @@ impl Timestamp {
     pub fn to_system_time(self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_micros(self.0)
     }
-}
-
-const fn tolerance_millis() -> u64 {
-    TIME_TOLERANCE.as_secs() * 1000 + TIME_TOLERANCE.subsec_millis() as u64
 }
 
 impl std::ops::Add<Duration> for Timestamp {

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// How long a grant lasts unless it is extended: whole milliseconds, from 1 ms to ten years. 30 seconds by default.
+/// How long a grant lasts unless it is extended: whole milliseconds, from 1 ms to ten years. 30
+/// seconds by default.
 ///
-/// A lock with a heartbeat is renewed at a third of its ttl, so the ttl is not how long the work may take but how long
-/// others wait after the holder crashed. Ten seconds to a minute suits most.
+/// A lock with a heartbeat is renewed at a third of its ttl, so the ttl is not how long the work
+/// may take but how long others wait after the holder crashed. Ten seconds to a minute suits most.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,17 +22,25 @@ use crate::Error;
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "u64", into = "u64")]
+#[serde(try_from = "Millis", into = "Millis")]
 pub struct Ttl(u64);
+
+/// How a ttl is written. Nobody else can turn a bare number, which may mean seconds, into a ttl.
+#[derive(Serialize, Deserialize)]
+struct Millis(u64);
 
 impl Ttl {
     /// Ten years of 365 days.
     pub const MAX: Ttl = Ttl(10 * 365 * 24 * 60 * 60 * 1000);
 
+    /// How often a lock with a heartbeat is renewed within its ttl. One renewal may take as long as
+    /// the pause between two of them, so a healthy lease always has one such pause left.
+    pub const RENEWALS: u32 = 3;
+
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the time is zero, longer than [`MAX`](Ttl::MAX), or
-    /// not a whole number of milliseconds.
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the time is zero, longer than
+    /// [`MAX`](Ttl::MAX), or not a whole number of milliseconds.
     pub fn new(time: Duration) -> Result<Self, Error> {
         if !time.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(Error::invalid("the ttl is not a whole number of milliseconds"));
@@ -41,7 +50,8 @@ impl Ttl {
 
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if `millis` is 0 or more than [`MAX`](Ttl::MAX).
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if `millis` is 0 or more than
+    /// [`MAX`](Ttl::MAX).
     pub fn from_millis(millis: u64) -> Result<Self, Error> {
         match millis {
             0 => Err(Error::invalid("the ttl is zero").with_hint("30 seconds suits most locks")),
@@ -59,6 +69,12 @@ impl Ttl {
     /// The ttl in milliseconds.
     pub fn as_millis(self) -> u64 {
         self.0
+    }
+
+    /// How long after it was granted or renewed a lock is renewed: two renewals may fail before the
+    /// lease runs out.
+    pub(crate) fn renew_after(self) -> Duration {
+        self.as_duration() / Self::RENEWALS
     }
 
     /// The ttl as a `Duration`.
@@ -97,17 +113,17 @@ impl TryFrom<Duration> for Ttl {
     }
 }
 
-impl TryFrom<u64> for Ttl {
+impl TryFrom<Millis> for Ttl {
     type Error = Error;
 
-    fn try_from(millis: u64) -> Result<Self, Error> {
-        Self::from_millis(millis)
+    fn try_from(millis: Millis) -> Result<Self, Error> {
+        Self::from_millis(millis.0)
     }
 }
 
-impl From<Ttl> for u64 {
+impl From<Ttl> for Millis {
     fn from(ttl: Ttl) -> Self {
-        ttl.0
+        Self(ttl.0)
     }
 }
 

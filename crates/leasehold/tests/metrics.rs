@@ -1,17 +1,20 @@
-//! What is recorded through the `metrics` facade. The recorder is global, so this is one test in a process of its own.
+//! What is recorded through the `metrics` facade. The recorder is global, so this is one test in a
+//! process of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, FaultLayer, LockId, Locks, ManualClock, Memory, Operation};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer, ManualClock};
+use leasehold::{ErrorCode, LockId, Locks, Operation};
 use metrics::{
-    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 
-/// Counts and sums by name and labels.
+/// Counts and sums by name and labels, and the names that were described.
 #[derive(Clone, Default)]
-struct Recorded(Arc<Mutex<BTreeMap<String, (u64, f64)>>>);
+struct Recorded(Arc<Mutex<BTreeMap<String, (u64, f64)>>>, Arc<Mutex<BTreeSet<String>>>);
 
 struct Cell(Recorded, String);
 
@@ -25,6 +28,10 @@ impl Recorded {
     /// How often `name` was recorded, and the sum.
     fn get(&self, name: &str) -> (u64, f64) {
         self.0.lock().expect("nobody panicked").get(name).copied().unwrap_or_default()
+    }
+
+    fn describe(&self, name: &KeyName) {
+        self.1.lock().expect("nobody panicked").insert(name.as_str().to_owned());
     }
 
     fn cell(&self, key: &Key) -> Arc<Cell> {
@@ -43,6 +50,20 @@ impl CounterFn for Cell {
     }
 }
 
+impl GaugeFn for Cell {
+    fn increment(&self, value: f64) {
+        self.0.add(&self.1, value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.0.add(&self.1, -value);
+    }
+
+    fn set(&self, _: f64) {
+        unreachable!("several handles share the gauge");
+    }
+}
+
 impl HistogramFn for Cell {
     fn record(&self, value: f64) {
         self.0.add(&self.1, value);
@@ -50,21 +71,34 @@ impl HistogramFn for Cell {
 }
 
 impl Recorder for Recorded {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_counter(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&name);
+    }
+
+    fn describe_gauge(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&name);
+    }
+
+    fn describe_histogram(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&name);
+    }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
         Counter::from_arc(self.cell(key))
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        unreachable!("there are no gauges");
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.cell(key))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::from_arc(self.cell(key))
     }
+}
+
+/// What the gauge shows.
+fn held(recorded: &Recorded) -> f64 {
+    recorded.get("leasehold_held_locks{}").1
 }
 
 #[tokio::test]
@@ -81,6 +115,7 @@ async fn operations_waits_holds_contention_and_losses_are_recorded() {
     let locks = Locks::builder(store).clock(&clock).metrics().build();
     let guard = locks.lock("k").heartbeat(false).acquire().await.unwrap();
     assert!(locks.lock("k").try_acquire().await.unwrap().is_none());
+    assert!((held(&recorded) - 1.0).abs() < 0.1);
     clock.advance(Duration::from_secs(7));
     guard.release().await.unwrap();
     assert_eq!(recorded.get("leasehold_operations_total{operation=acquire,outcome=ok}").0, 1);
@@ -109,6 +144,15 @@ async fn operations_waits_holds_contention_and_losses_are_recorded() {
     assert!(!locks.release(&LockId::random().unwrap()).await.unwrap());
     assert_eq!(recorded.get("leasehold_operations_total{operation=release,outcome=absent}").0, 1);
 
+    assert!(held(&recorded).abs() < 0.1, "released, lost and refused locks are not held");
+    let leaked = locks.lock("leaked").acquire().await.unwrap().leak();
+    assert!(held(&recorded).abs() < 0.1, "nor are those that were handed over");
+    assert!(locks.release(&leaked.lock_id).await.unwrap());
+
+    let described = recorded.1.lock().unwrap().clone();
+    for name in recorded.0.lock().unwrap().keys() {
+        assert!(described.contains(name.split('{').next().unwrap()), "{name} is not described");
+    }
     let names: Vec<_> = recorded.0.lock().unwrap().keys().cloned().collect();
     assert!(names.iter().all(|name| !name.contains("=k")), "no label carries a key: {names:?}");
 }

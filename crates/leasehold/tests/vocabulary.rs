@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fence, HashId, Holder, Key, LockId, Metadata, StorageKeys, TIME_TOLERANCE, Timestamp, Ttl};
+use leasehold::backend::StorageKeys;
+use leasehold::{ErrorCode, Fence, HashId, Holder, Key, LockId, Metadata, TIME_TOLERANCE, Timestamp, Ttl};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -168,16 +169,9 @@ fn metadata_is_an_object_of_at_most_four_kibibytes() {
 fn nothing_prints_a_raw_key_or_lock_id_by_accident() {
     let key = Key::new("user:alice@example.org").unwrap();
     let id = LockId::random().unwrap();
-    let request = leasehold::AcquireRequest::new(key.clone(), id, Ttl::default());
-    let record = leasehold::Record {
-        key: key.clone(),
-        lock_id: id,
-        fence: Fence::new(1).unwrap(),
-        acquired_at: Timestamp::now(),
-        expires_at: Timestamp::now(),
-        holder: None,
-        metadata: Metadata::default(),
-    };
+    let request = leasehold::backend::AcquireRequest::new(key.clone(), id, Ttl::default());
+    let grant = leasehold::Grant::new(id, Fence::new(1).unwrap(), Timestamp::now(), Timestamp::now());
+    let record = leasehold::backend::Record::new(key.clone(), &grant);
     let shown = format!("{key:?} {id:?} {request:?} {record:?} {:?}", record.grant());
     assert!(!shown.contains("alice") && !shown.contains(id.expose()), "{shown}");
     assert!(shown.contains(&key.hash_id().to_string()) && shown.contains(&id.hash_id().to_string()));

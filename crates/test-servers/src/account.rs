@@ -7,8 +7,8 @@ use std::process::Command;
 
 use nix::unistd::{Uid, User, geteuid};
 
-/// Who runs a server that refuses to be run by root: `postgres` or `nobody` if this process is root's, and otherwise
-/// whoever runs this process.
+/// Who runs a server that refuses to be run by root: `postgres` or `nobody` if this process is
+/// root's, and otherwise whoever runs this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     /// None if it is the one that this process has anyway.
@@ -32,7 +32,8 @@ impl Account {
         self.other.as_ref().map_or_else(geteuid, |user| user.uid)
     }
 
-    /// Makes the program run under this account, without any group but its own. The process stays our child.
+    /// Makes the program run under this account, without any group but its own. The process stays
+    /// our child.
     pub(crate) fn run(&self, command: &mut Command) {
         if let Some(user) = &self.other {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use tempfile::TempDir;
 
-/// An authority, a certificate that it gave to a server and one that it gave to a client, as PEM files that are removed
-/// when this is dropped.
+/// An authority, a certificate that it gave to a server and one that it gave to a client, as PEM
+/// files that are removed when this is dropped.
 ///
 /// The server is `localhost` and 127.0.0.1. The client's common name is `leasehold`.
 #[derive(Debug)]

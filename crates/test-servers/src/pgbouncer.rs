@@ -1,16 +1,17 @@
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fs, io};
 
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::account::Account;
 use crate::port::Port;
 use crate::postgres::{Postgres, Psql};
-use crate::process::{Process, expect};
+use crate::server::{Kind, Server, start_on_a_free_port};
 
 /// Where Debian puts it, which is not on the path of everybody.
 const DEBIAN: &str = "/usr/sbin/pgbouncer";
@@ -22,13 +23,14 @@ const ADMINISTRATOR: &str = "postgres";
 const IGNORED: &str = "extra_float_digits,options,search_path,statement_timeout,lock_timeout,\
     idle_in_transaction_session_timeout,geqo";
 
-/// One private PgBouncer in front of a [`Postgres`], killed and forgotten when it is dropped.
+/// One private PgBouncer in front of a [`Postgres`], killed and forgotten when it is dropped. As
+/// every [`Server`] it can be stopped, killed, paused and restarted.
 ///
-/// It lets everybody in who is a user of the server, without a password, and shows them to the server as who they are.
+/// It lets everybody in who is a user of the server, without a password, and shows them to the
+/// server as who they are.
 #[derive(Debug)]
 pub struct PgBouncer {
-    process: Mutex<Process>,
-    port: Port,
+    server: Server,
     psql: Psql,
 }
 
@@ -42,7 +44,8 @@ pub struct PgBouncerBuilder {
 }
 
 impl PgBouncerBuilder {
-    /// Adds a setting, such as `("query_wait_timeout", "1")`. A later setting overrides an earlier one.
+    /// Adds a setting, such as `("query_wait_timeout", "1")`. A later setting overrides an earlier
+    /// one.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
         self
@@ -57,19 +60,12 @@ impl PgBouncerBuilder {
     ///
     /// # Panics
     ///
-    /// If PgBouncer is not installed, or does not start within ten seconds; the message has the end of its log.
+    /// If PgBouncer is not installed, or does not start in time; the message has the end of its
+    /// log.
     #[must_use]
     #[track_caller]
     pub fn start(self) -> PgBouncer {
-        // A stranger may take the port between our look at it and the server's.
-        for _ in 0..5 {
-            match self.try_start() {
-                Ok(pgbouncer) => return pgbouncer,
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-        panic!("pgbouncer finds no free port");
+        start_on_a_free_port(|| self.try_start())
     }
 
     fn try_start(&self) -> io::Result<PgBouncer> {
@@ -85,10 +81,13 @@ impl PgBouncerBuilder {
         let mut command = Command::new(find_program()?);
         command.arg("pgbouncer.ini");
         self.account.run(&mut command);
-        let process = Mutex::new(Process::new(command, "pgbouncer", directory)?);
-        let pgbouncer = PgBouncer { process, port, psql };
-        pgbouncer.launch()?;
-        Ok(pgbouncer)
+        let address = (Ipv4Addr::LOCALHOST, port.number());
+        let is_ready = Box::new(move |_| TcpStream::connect(address).is_ok());
+        // By any other signal some versions wait for their clients to leave.
+        let kind = Kind { command, package: "pgbouncer", stop_signal: Signal::SIGQUIT, is_ready };
+        let server = Server::new(kind, directory, port)?;
+        server.start()?;
+        Ok(PgBouncer { server, psql })
     }
 
     fn configuration(&self, own: &Psql) -> String {
@@ -110,12 +109,13 @@ impl PgBouncerBuilder {
 }
 
 impl PgBouncer {
-    /// Starts a PgBouncer in front of a server, with pools of two connections. The mode is `session`, `transaction` or
-    /// `statement`. When this returns it takes connections.
+    /// Starts a PgBouncer in front of a server, with pools of two connections. The mode is
+    /// `session`, `transaction` or `statement`. When this returns it takes connections.
     ///
     /// # Panics
     ///
-    /// If PgBouncer is not installed, or does not start within ten seconds; the message has the end of its log.
+    /// If PgBouncer is not installed, or does not start in time; the message has the end of its
+    /// log.
     #[must_use]
     #[track_caller]
     pub fn start(postgres: &Postgres, pool_mode: &str) -> Self {
@@ -140,31 +140,8 @@ impl PgBouncer {
         format!("postgres://{user}@{}/postgres", self.address())
     }
 
-    /// The port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port.number()
-    }
-
-    /// The address of the port.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port()).into()
-    }
-
-    /// The process id.
-    ///
-    /// # Panics
-    ///
-    /// If it was killed.
-    #[must_use]
-    #[track_caller]
-    pub fn pid(&self) -> u32 {
-        self.process().pid().unwrap_or_else(|| panic!("pgbouncer does not run"))
-    }
-
-    /// What it shows about itself, such as `pools`, `servers` or `clients`: a row each, its values by the names of the
-    /// columns.
+    /// What it shows about itself, such as `pools`, `servers` or `clients`: a row each, its values
+    /// by the names of the columns.
     ///
     /// # Panics
     ///
@@ -188,64 +165,18 @@ impl PgBouncer {
         let result = self.psql.run(ADMINISTRATOR, "pgbouncer", &["-P", "footer=off"], order);
         result.unwrap_or_else(|error| panic!("{order}: {error}"))
     }
+}
 
-    /// Stops the process where it is. Its port still takes connections, and nobody answers.
-    ///
-    /// # Panics
-    ///
-    /// If it was killed.
-    #[track_caller]
-    pub fn pause(&self) {
-        expect("pause", self.process().pause());
-    }
+impl Deref for PgBouncer {
+    type Target = Server;
 
-    /// Lets the paused process go on.
-    ///
-    /// # Panics
-    ///
-    /// If it was killed.
-    #[track_caller]
-    pub fn resume(&self) {
-        expect("resume", self.process().resume());
-    }
-
-    /// Ends the process as a crash would.
-    ///
-    /// # Panics
-    ///
-    /// If it cannot be waited for.
-    #[track_caller]
-    pub fn kill(&self) {
-        expect("kill", self.process().kill());
-    }
-
-    /// Starts it again on the same port. If it still runs it is killed first. When this returns it takes connections.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    #[track_caller]
-    pub fn restart(&self) {
-        self.kill();
-        expect("restart", self.launch());
-    }
-
-    /// All that it has logged.
-    #[must_use]
-    pub fn log(&self) -> String {
-        self.process().log()
-    }
-
-    fn launch(&self) -> io::Result<()> {
-        self.process().start(|| TcpStream::connect(self.address()).is_ok())
-    }
-
-    fn process(&self) -> MutexGuard<'_, Process> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deref(&self) -> &Server {
+        &self.server
     }
 }
 
-/// Looks for itself: the account that is to run it may not even see all of our path, and would complain of that.
+/// Looks for itself: the account that is to run it may not even see all of our path, and would
+/// complain of that.
 fn find_program() -> io::Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let on_path = env::split_paths(&path).map(|directory| directory.join("pgbouncer"));

@@ -5,10 +5,11 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 
 /// A port of 127.0.0.1 that no other user of this crate takes, in any process, until it is dropped.
 ///
-/// A port found by binding port 0 belongs to nobody until the server has bound it, nor while the server is down between
-/// a kill and a restart, and the kernel hands the same ports to every outgoing connection. So ports are drawn from
-/// below the range that the kernel uses by itself, and each is reserved by an abstract socket, which exists as long as
-/// this process and in the same network namespace as the port.
+/// A port found by binding port 0 belongs to nobody until the server has bound it, nor while the
+/// server is down between a kill and a restart, and the kernel hands the same ports to every
+/// outgoing connection. So ports are drawn from below the range that the kernel uses by itself, and
+/// each is reserved by an abstract socket, which exists as long as this process and in the same
+/// network namespace as the port.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,

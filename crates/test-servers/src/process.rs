@@ -10,20 +10,18 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::family::{descendants, is_dead, state};
-use crate::patience::wait_until;
+use crate::deadline::{DEADLINE, wait_until};
+use crate::process_tree::{descendants, is_dead, state};
 use crate::watchdog::Watchdog;
-
-/// How long a server may take to start or to stop, on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Lines of the log that a failure shows.
 const LOG_TAIL: usize = 20;
 
-/// One server process: how to start it, its directory and log, and the watchdog that ends it if we cannot.
+/// One server process: how to start it, its directory and log, and the watchdog that ends it if we
+/// cannot.
 ///
-/// The server leads a process group of its own: signals that are meant to hit it whole hit its children too, and those
-/// that have left the group are looked for.
+/// The server leads a process group of its own: signals that are meant to hit it whole hit its
+/// children too, and those that have left the group are looked for.
 #[derive(Debug)]
 pub(crate) struct Process {
     command: Command,
@@ -43,8 +41,9 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts the program and returns when `ready` says so, which is asked every few milliseconds.
-    pub(crate) fn start(&mut self, mut ready: impl FnMut() -> bool) -> io::Result<()> {
+    /// Starts the program and returns when `ready` says so of its process id, which is asked every
+    /// few milliseconds.
+    pub(crate) fn start(&mut self, ready: impl Fn(u32) -> bool) -> io::Result<()> {
         if self.is_running()? {
             return Ok(());
         }
@@ -52,7 +51,8 @@ impl Process {
         let logged_before = log.metadata()?.len();
         self.command.stdout(log.try_clone()?).stderr(log);
         let child = self.command.spawn().map_err(|error| self.explain(error))?;
-        self.watchdog.guard(child.id())?;
+        let pid = child.id();
+        self.watchdog.guard(pid)?;
         self.child = Some(child);
 
         let start = Instant::now();
@@ -60,10 +60,10 @@ impl Process {
             if !self.is_running()? {
                 return Err(self.failure("ended as soon as it was started", logged_before));
             }
-            if ready() {
+            if ready(pid) {
                 return Ok(());
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > DEADLINE {
                 return Err(self.failure("does not answer", logged_before));
             }
             sleep(Duration::from_millis(3));
@@ -89,11 +89,11 @@ impl Process {
     /// Stops it in its tracks, with all its children. When this returns they do nothing any more.
     pub(crate) fn pause(&mut self) -> io::Result<()> {
         let pid = self.signal_group(Signal::SIGSTOP)?;
-        wait_until("the server to be paused", PATIENCE, || state(pid) == Some('T'))?;
+        wait_until("the server to be paused", || state(pid) == Some('T'))?;
         // Nobody is born any more.
         let children = descendants(pid);
         signal_all(&children, Signal::SIGSTOP);
-        wait_until("the server's children to be paused", PATIENCE, || {
+        wait_until("the server's children to be paused", || {
             children.iter().all(|child| state(*child) == Some('T') || is_dead(*child))
         })
     }
@@ -108,8 +108,9 @@ impl Process {
 
     /// Ends it as a crash would, paused or not, with all its children.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
-        // While it is paused it neither makes more children nor buries any, so that their process ids stay theirs. One
-        // that cannot be paused is dead, and its children can only be trusted to notice.
+        // While it is paused it neither makes more children nor buries any, so that their process
+        // ids stay theirs. One that cannot be paused is dead, and its children can only be trusted
+        // to notice.
         let _ = self.pause();
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let children = descendants(child.id());
@@ -118,23 +119,18 @@ impl Process {
         let _ = killpg(process_id(child.id())?, Signal::SIGKILL);
         self.watchdog.stand_down()?;
         child.wait()?;
-        wait_until("the server's children to be dead", PATIENCE, || children.iter().all(|child| is_dead(*child)))
+        wait_until("the server's children to be dead", || children.iter().all(|child| is_dead(*child)))
     }
 
-    /// Asks it to end, and waits until it has.
-    pub(crate) fn stop(&mut self) -> io::Result<()> {
-        self.stop_by(Signal::SIGTERM)
-    }
-
-    /// Asks it to end by a signal of its choice, and waits until it has.
-    pub(crate) fn stop_by(&mut self, signal: Signal) -> io::Result<()> {
+    /// Asks it to end by a signal, and waits until it has.
+    pub(crate) fn stop(&mut self, signal: Signal) -> io::Result<()> {
         let Some(pid) = self.pid() else { return Ok(()) };
         kill(process_id(pid)?, signal)?;
         // Whoever is paused cannot hear.
         self.resume()?;
         let start = Instant::now();
         while self.is_running()? {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > DEADLINE {
                 return Err(self.failure("does not stop", 0));
             }
             sleep(Duration::from_millis(3));
@@ -142,8 +138,7 @@ impl Process {
         Ok(())
     }
 
-    /// Where it runs and writes.
-    pub(crate) fn directory(&self) -> &Path {
+    fn directory(&self) -> &Path {
         self.directory.path()
     }
 
@@ -160,7 +155,7 @@ impl Process {
         OpenOptions::new().create(true).append(true).open(self.log_file())
     }
 
-    fn program(&self) -> String {
+    pub(crate) fn program(&self) -> String {
         self.command.get_program().to_string_lossy().into_owned()
     }
 
@@ -196,12 +191,6 @@ impl Drop for Process {
     }
 }
 
-/// What was asked of a server has to work.
-#[track_caller]
-pub(crate) fn expect<T>(what: &str, result: io::Result<T>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
 fn process_id(pid: u32) -> io::Result<Pid> {
     i32::try_from(pid).map(Pid::from_raw).map_err(io::Error::other)
 }
@@ -225,20 +214,20 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_an_error_that_names_the_package() {
-        let error = process("no-such-program", &[]).start(|| true).unwrap_err();
+        let error = process("no-such-program", &[]).start(|_| true).unwrap_err();
         assert_eq!(error.to_string(), "no-such-program is not installed: apt-get install some-package");
     }
 
     #[test]
     fn an_early_end_is_an_error_that_shows_the_log() {
-        let error = process("sh", &["-c", "echo out of cheese; exit 1"]).start(|| false).unwrap_err();
+        let error = process("sh", &["-c", "echo out of cheese; exit 1"]).start(|_| false).unwrap_err();
         assert!(error.to_string().ends_with("the end of its log:\nout of cheese"), "{error}");
     }
 
     #[test]
     fn the_end_takes_process_watchdog_and_directory_along() {
         let mut process = process("sleep", &["600"]);
-        process.start(|| true).unwrap();
+        process.start(|_| true).unwrap();
         let (sleeper, watchdog) = (process.pid().unwrap(), process.watchdog.pid());
         let directory = process.directory().to_owned();
         assert!(state(sleeper).is_some() && state(watchdog).is_some() && directory.exists());
@@ -249,13 +238,13 @@ mod tests {
     #[test]
     fn a_paused_process_can_be_resumed_stopped_and_killed() {
         let mut process = process("sleep", &["600"]);
-        process.start(|| true).unwrap();
+        process.start(|_| true).unwrap();
         process.pause().unwrap();
         process.resume().unwrap();
         process.pause().unwrap();
-        process.stop().unwrap();
+        process.stop(Signal::SIGTERM).unwrap();
         assert_eq!(process.pid(), None);
-        process.start(|| true).unwrap();
+        process.start(|_| true).unwrap();
         process.pause().unwrap();
         process.kill().unwrap();
         assert_eq!(process.pid(), None);

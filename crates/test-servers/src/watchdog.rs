@@ -4,12 +4,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Reads process ids until the pipe ends, which it does when this process lets go of it or is gone, however it went.
-/// Then kills the last one, its children and its group, and removes the directory. An empty line stands for no process.
+/// Reads process ids until the pipe ends, which it does when this process lets go of it or is gone,
+/// however it went. Then kills the last one, its children and its group, and removes the directory.
+/// An empty line stands for no process.
 ///
-/// The children are for PostgreSQL: they leave the group, and a paused one would not notice that its parent is dead. So
-/// is the shared memory, which the kernel keeps until it is removed, and of which it keeps only so many pieces: their
-/// number is the second in the seventh line of the server's own note.
+/// The children are for PostgreSQL: they leave the group, and a paused one would not notice that
+/// its parent is dead. So is the shared memory, which the kernel keeps until it is removed, and of
+/// which it keeps only so many pieces: their number is the second in the seventh line of the
+/// server's own note.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 directory=$1
@@ -34,8 +36,9 @@ rm -rf -- "$directory" || { sleep 1; rm -rf -- "$directory"; }
 
 /// A shell that outlives this process by an instant, to kill the server that it left behind.
 ///
-/// A test runner that loses its patience kills the test, and no destructor runs. The kernel's own way to tie a child to
-/// its parent ties it to the *thread* that started it, which for a test may end long before the test does.
+/// A test runner that has waited for long enough kills the test, and no destructor runs. The
+/// kernel's own way to tie a child to its parent ties it to the *thread* that started it, which for
+/// a test may end long before the test does.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shell: Child,
@@ -47,7 +50,8 @@ impl Watchdog {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT, "watchdog"])
             .arg(directory)
-            // A group of its own, so that what ends the test's group does not end the watchdog first.
+            // A group of its own, so that what ends the test's group does not end the watchdog
+            // first.
             .process_group(0)
             .current_dir("/")
             .stdin(Stdio::piped())

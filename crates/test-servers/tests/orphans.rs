@@ -1,6 +1,7 @@
 //! A server does not outlive the process that started it, even when that is killed.
 //!
-//! This program is also the process that gets killed: with `VICTIM` set it starts a server and waits for its end.
+//! This program is also the process that gets killed: with `VICTIM` set it starts a server and
+//! waits for its end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +16,10 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use test_servers::{PgBouncer, Postgres, Redis};
+use shared_memory::{has_shared_memory, shared_memory};
+use test_servers::{PgBouncer, Postgres, Redis, Server, eventually, is_alive};
+
+mod shared_memory;
 
 fn main() -> ExitCode {
     if let Ok(victim) = std::env::var("VICTIM") {
@@ -43,30 +47,30 @@ fn start_a_server_and_wait(server: &str, fate: &str) {
     match server {
         "redis" => {
             let redis = spawn(Redis::start).join().unwrap();
-            suffer(fate, || redis.pause(), || redis.kill(), || redis.restart());
-            wait_for_the_end(redis.socket().parent().unwrap(), &[redis.pid()]);
+            suffer(&redis, fate);
+            wait_for_the_end(redis.directory(), &[redis.pid()]);
         }
         "postgres" => {
             let postgres = spawn(Postgres::start).join().unwrap();
-            suffer(fate, || postgres.pause(), || postgres.kill(), || postgres.restart());
-            wait_for_the_end(postgres.socket_dir(), &postgres.pids());
+            suffer(&postgres, fate);
+            wait_for_the_end(postgres.directory(), &postgres.pids());
         }
         _ => {
             let postgres = spawn(Postgres::start).join().unwrap();
             let pgbouncer = PgBouncer::start(&postgres, "transaction");
-            suffer(fate, || pgbouncer.pause(), || pgbouncer.kill(), || pgbouncer.restart());
+            suffer(&pgbouncer, fate);
             let pids = [postgres.pids(), vec![pgbouncer.pid()]].concat();
-            wait_for_the_end(postgres.socket_dir(), &pids);
+            wait_for_the_end(postgres.directory(), &pids);
         }
     }
 }
 
-fn suffer(fate: &str, pause: impl FnOnce(), kill: impl FnOnce(), restart: impl FnOnce()) {
+fn suffer(server: &Server, fate: &str) {
     match fate {
-        "paused" => pause(),
+        "paused" => server.pause(),
         "restarted" => {
-            kill();
-            restart();
+            server.kill();
+            server.restart();
         }
         _ => {}
     }
@@ -89,21 +93,20 @@ fn check(server: &str, fate: &str, kill: fn(&mut Child)) -> Result<(), Failed> {
         .spawn()?;
     let started = read_server(victim.stdout.take().unwrap());
     let memory = started.as_ref().and_then(|(directory, _)| shared_memory(directory));
-    let alive = started.as_ref().is_some_and(|(directory, pids)| directory.exists() && pids.iter().any(is_alive));
+    let alive =
+        started.as_ref().is_some_and(|(directory, pids)| directory.exists() && pids.iter().any(|pid| is_alive(*pid)));
     kill(&mut victim);
     victim.wait()?;
     let Some((directory, pids)) = started.filter(|_| alive) else { return Err("no server was started".into()) };
     if memory.is_some() != (server != "redis") {
         return Err("PostgreSQL, and only it, has shared memory".into());
     }
-    for _ in 0..1000 {
-        if !directory.exists() && !pids.iter().any(is_alive) && !memory.as_deref().is_some_and(is_kept) {
-            return Ok(());
-        }
-        sleep(Duration::from_millis(10));
-    }
-    let left: Vec<_> = pids.iter().filter(|pid| is_alive(pid)).collect();
-    Err(format!("processes {left:?}, shared memory {memory:?} or {} are still there", directory.display()).into())
+    let what = format!("the end of {pids:?}, of shared memory {memory:?} and of {}", directory.display());
+    eventually(&what, || {
+        let alive = pids.iter().any(|pid| is_alive(*pid));
+        !directory.exists() && !alive && !memory.as_deref().is_some_and(has_shared_memory)
+    });
+    Ok(())
 }
 
 fn read_server(output: ChildStdout) -> Option<(PathBuf, Vec<u32>)> {
@@ -111,23 +114,6 @@ fn read_server(output: ChildStdout) -> Option<(PathBuf, Vec<u32>)> {
         let (directory, pids) = line.strip_prefix("server ")?.split_once(' ')?;
         Some((PathBuf::from(directory), pids.split(' ').filter_map(|pid| pid.parse().ok()).collect()))
     })
-}
-
-/// The number of the piece of memory that PostgreSQL shares, which the kernel keeps until somebody removes it.
-fn shared_memory(directory: &Path) -> Option<String> {
-    let note = std::fs::read_to_string(directory.join("data/postmaster.pid")).ok()?;
-    note.lines().nth(6)?.split_whitespace().nth(1).map(str::to_owned)
-}
-
-fn is_kept(memory: &str) -> bool {
-    let all = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
-    all.lines().any(|line| line.split_whitespace().nth(1) == Some(memory))
-}
-
-/// Nobody may be there to bury it, so that a dead process can stay in the table.
-fn is_alive(pid: &u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }
 
 fn kill(victim: &mut Child) {

@@ -4,10 +4,8 @@
 
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use test_servers::{PgBouncer, Postgres};
+use test_servers::{PgBouncer, Postgres, Server, eventually};
 
 fn psql(url: &str, sql: &str) -> Command {
     let mut command = Command::new("psql");
@@ -30,15 +28,6 @@ fn pool(pgbouncer: &PgBouncer, column: &str) -> String {
     let pools = pgbouncer.show("pools");
     let pool = pools.iter().find(|pool| pool["database"] == "postgres" && pool["user"] == "postgres");
     pool.map(|pool| pool[column].clone()).unwrap_or_default()
-}
-
-#[track_caller]
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain for {what}");
-        sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -98,11 +87,13 @@ fn comes_back_at_the_same_address() {
     pgbouncer.pause();
     pgbouncer.resume();
     assert_eq!(ask(&pgbouncer.url(), "SELECT 1").unwrap(), "1");
-    pgbouncer.kill();
-    assert!(TcpStream::connect(address).is_err());
-    pgbouncer.restart();
-    assert_ne!(pgbouncer.pid(), pid);
-    assert_eq!(ask(&pgbouncer.url(), "SELECT 1").unwrap(), "1");
+    for end in [Server::kill, Server::stop] {
+        end(&pgbouncer);
+        assert!(TcpStream::connect(address).is_err());
+        pgbouncer.restart();
+        assert_ne!(pgbouncer.pid(), pid);
+        assert_eq!(ask(&pgbouncer.url(), "SELECT 1").unwrap(), "1");
+    }
 }
 
 #[test]

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use test_servers::{Certificates, Postgres, Proxy};
+use shared_memory::{has_shared_memory, shared_memory};
+use test_servers::{Certificates, DEADLINE, Postgres, Proxy, eventually, is_alive};
+
+mod shared_memory;
 
 const BUSY: &str = "SELECT count(*) FROM generate_series(1, 1000000000000)";
 
@@ -35,31 +37,6 @@ fn sleeper(postgres: &Postgres) -> Child {
 
 fn connections(postgres: &Postgres) -> usize {
     postgres.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(6%'").parse::<usize>().unwrap() - 1
-}
-
-#[track_caller]
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain for {what}");
-        sleep(Duration::from_millis(5));
-    }
-}
-
-fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
-}
-
-/// The number of the shared memory that the kernel keeps until somebody removes it.
-fn shared_memory(directory: &Path) -> String {
-    let note = std::fs::read_to_string(directory.join("data/postmaster.pid")).unwrap();
-    note.lines().nth(6).unwrap().split_whitespace().nth(1).unwrap().to_owned()
-}
-
-fn has_shared_memory(number: &str) -> bool {
-    let segments = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
-    segments.lines().any(|segment| segment.split_whitespace().nth(1) == Some(number))
 }
 
 #[test]
@@ -137,7 +114,7 @@ fn speaks_tls_to_those_who_trust_its_authority() {
     let distrusting = format!("{}?sslmode=verify-full&sslrootcert={}", postgres.url(), stranger.ca_file().display());
     let error = ask(&distrusting, ssl).unwrap_err();
     assert!(error.contains("SSL error"), "{error}");
-    postgres.restart_fast();
+    postgres.restart();
     assert_eq!(ask(&postgres.tls_url("verify-full"), ssl).unwrap(), "t");
 }
 
@@ -190,7 +167,7 @@ fn restarts_end_connections_and_keep_data() {
     let postgres = Postgres::start();
     postgres.sql("CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
     let mut client = sleeper(&postgres);
-    postgres.restart_fast();
+    postgres.restart();
     assert!(!client.wait().unwrap().success());
     assert_eq!(postgres.sql("SELECT a FROM t"), "1");
     assert!(!postgres.log().contains("automatic recovery in progress"));
@@ -223,7 +200,7 @@ fn a_proxy_cuts_after_a_statement_that_took_effect() {
     let url = format!("postgres://postgres@{}/postgres?sslmode=disable", proxy.address());
     assert_eq!(ask(&url, "SELECT 1").unwrap(), "1");
     assert!(ask(&url, "INSERT INTO t VALUES (1)").is_err());
-    assert!(rule.wait_fired(Duration::from_secs(10)));
+    assert!(rule.wait_fired(DEADLINE));
     assert_eq!(postgres.sql("SELECT a FROM t"), "1");
 }
 
@@ -232,7 +209,7 @@ fn drop_ends_even_a_paused_server() {
     let postgres = Postgres::start();
     let mut client = sleeper(&postgres);
     let (pids, address, directory) = (postgres.pids(), postgres.address(), postgres.socket_dir().to_owned());
-    let memory = shared_memory(&directory);
+    let memory = shared_memory(&directory).unwrap();
     assert!(pids.len() > 5 && has_shared_memory(&memory));
     postgres.pause();
     drop(postgres);

@@ -6,9 +6,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use test_servers::{Proxy, Redis};
+use test_servers::{DEADLINE, Proxy, Redis};
 
-const SOON: Duration = Duration::from_secs(10);
 const A_WHILE: Duration = Duration::from_millis(200);
 
 struct Client(TcpStream);
@@ -16,7 +15,7 @@ struct Client(TcpStream);
 impl Client {
     fn connect(proxy: &Proxy) -> Self {
         let stream = TcpStream::connect(proxy.address()).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
         Self(stream)
     }
 
@@ -43,7 +42,7 @@ impl Client {
     fn is_silent(&mut self) -> bool {
         self.0.set_read_timeout(Some(A_WHILE)).unwrap();
         let result = self.receive();
-        self.0.set_read_timeout(Some(SOON)).unwrap();
+        self.0.set_read_timeout(Some(DEADLINE)).unwrap();
         result.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 }
@@ -135,7 +134,7 @@ fn cut_before_keeps_the_request_from_the_server() {
     assert!(!rule.fired());
     client.send("INCR counter");
     assert!(client.is_reset());
-    assert!(rule.wait_fired(SOON));
+    assert!(rule.wait_fired(DEADLINE));
     assert_eq!(redis.cli(&["GET", "counter"]), "");
     assert_eq!(Client::connect(&proxy).ask("INCR counter"), ":1\r\n");
 }
@@ -148,7 +147,7 @@ fn cut_after_keeps_the_reply_from_the_client() {
     assert_eq!(client.ask("PING"), "+PONG\r\n");
     client.send("INCR counter");
     assert!(client.is_reset());
-    assert!(rule.wait_fired(SOON));
+    assert!(rule.wait_fired(DEADLINE));
     assert_eq!(redis.cli(&["GET", "counter"]), "1");
     assert_eq!(Client::connect(&proxy).ask("INCR counter"), ":2\r\n");
 }
@@ -173,7 +172,7 @@ fn garble_answers_in_place_of_the_server() {
     let rule = proxy.garble("INCR", "nonsense");
     let mut client = Client::connect(&proxy);
     assert_eq!(client.ask("INCR counter"), "nonsense");
-    assert!(rule.wait_fired(SOON));
+    assert!(rule.wait_fired(DEADLINE));
     assert_eq!(redis.cli(&["GET", "counter"]), "");
     assert_eq!(client.ask("INCR counter"), ":1\r\n");
 }
@@ -184,7 +183,7 @@ fn stall_withholds_the_reply_for_ever() {
     let rule = proxy.stall("INCR");
     let mut client = Client::connect(&proxy);
     client.send("INCR counter");
-    assert!(rule.wait_fired(SOON));
+    assert!(rule.wait_fired(DEADLINE));
     assert_eq!(redis.cli(&["GET", "counter"]), "1");
     assert!(client.is_silent());
     redis.kill();
@@ -201,9 +200,9 @@ fn the_oldest_of_two_rules_acts_first() {
     let (first, second) = (proxy.garble("INCR", "first"), proxy.garble("INCR", "second"));
     let mut client = Client::connect(&proxy);
     assert_eq!(client.ask("INCR counter"), "first");
-    assert!(first.wait_fired(SOON) && !second.fired());
+    assert!(first.wait_fired(DEADLINE) && !second.fired());
     assert_eq!(client.ask("INCR counter"), "second");
-    assert!(second.wait_fired(SOON));
+    assert!(second.wait_fired(DEADLINE));
 }
 
 #[test]

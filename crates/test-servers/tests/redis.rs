@@ -122,7 +122,7 @@ fn a_replica_is_ready_when_it_has_caught_up() {
 #[test]
 fn drop_ends_even_a_paused_server() {
     let redis = Redis::start();
-    let (pid, address, socket) = (redis.pid(), redis.address(), redis.socket().to_owned());
+    let (pid, address, socket) = (redis.pid(), redis.address(), redis.socket());
     redis.pause();
     drop(redis);
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());

@@ -1,9 +1,6 @@
 //! Sentinels replace the primary, when told to and when it dies.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-use test_servers::RedisSentinel;
+use test_servers::{RedisSentinel, eventually};
 
 #[test]
 fn everybody_agrees_on_the_primary() {
@@ -38,15 +35,6 @@ fn a_dead_primary_is_replaced_and_comes_back_as_a_replica() {
     assert_ne!(new.port(), old.port());
     assert_eq!(new.cli(&["SET", "key", "value"]), "OK");
     old.restart();
-    eventually("the old primary to follow", || old.info("replication", "role").unwrap() == "slave");
+    group.wait_for_demotion(old);
     eventually("the old primary to catch up", || old.cli(&["GET", "key"]) == "value");
-}
-
-#[track_caller]
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain for {what}");
-        sleep(Duration::from_millis(5));
-    }
 }

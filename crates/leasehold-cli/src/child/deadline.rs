@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::Ttl;
+
 /// The least time between the kill and the end of the lease, so that the kill is done by then.
 const KILL_MARGIN: Duration = Duration::from_millis(200);
 
-/// The most grace for a command whose lock is gone already. It ends within the tolerance that keeps others out after a
-/// lease has run out.
+/// The most grace for a command whose lock is gone already. It ends within the tolerance that keeps
+/// others out after a lease has run out.
 const LATE_GRACE: Duration = Duration::from_millis(500);
 
 /// The rules by which a command is stopped.
@@ -26,10 +28,10 @@ impl Rules {
         self.grace
     }
 
-    /// How long before the end of the lease the command is told to stop. A healthy lease never has less than a third
-    /// left: it is renewed when two thirds are left, and that renewal may take a third.
+    /// How long before the end of the lease the command is told to stop: never while the lease is
+    /// healthy.
     fn notice(&self) -> Duration {
-        self.grace.min(self.lease / 3)
+        self.grace.min(self.lease / Ttl::RENEWALS)
     }
 
     /// When to tell the command to stop if the lease is not renewed and ends at `deadline`.
@@ -37,14 +39,15 @@ impl Rules {
         deadline.checked_sub(self.notice()).unwrap_or(deadline)
     }
 
-    /// When a command that was told to stop at `told` must be killed so that it is dead when its lease ends.
-    pub(super) fn kill_at(&self, told: Instant, deadline: Instant) -> Instant {
+    /// When a command that was told to stop at `told_to_stop` must be killed so that it is dead
+    /// when its lease ends.
+    pub(super) fn kill_at(&self, told_to_stop: Instant, deadline: Instant) -> Instant {
         let margin = KILL_MARGIN.min(self.lease / 20);
-        (told + self.grace).min(deadline.checked_sub(margin).unwrap_or(deadline)).max(told)
+        (told_to_stop + self.grace).min(deadline.checked_sub(margin).unwrap_or(deadline)).max(told_to_stop)
     }
 
-    /// When a command must be killed if its lock turned out at `noticed` to be gone. If the lease ended a while ago,
-    /// others may have the lock by now: at once then.
+    /// When a command must be killed if its lock turned out at `noticed` to be gone. If the lease
+    /// ended a while ago, others may have the lock by now: at once then.
     pub(super) fn kill_late_at(&self, noticed: Instant, deadline: Instant) -> Instant {
         (noticed + self.grace.min(LATE_GRACE)).min(deadline + LATE_GRACE).max(noticed)
     }

@@ -82,9 +82,10 @@ impl Job {
         self.status
     }
 
-    /// Notes what became of our children, the command as well as orphans that it left to us. Tells whether there are none
-    /// left. That is certain, unlike what a look at `/proc` says while processes come and go: every orphan among our
-    /// descendants becomes our child, so without children there are no descendants.
+    /// Notes what became of our children, the command as well as orphans that it left to us. Tells
+    /// whether there are none left. That is certain, unlike what a look at `/proc` says while
+    /// processes come and go: every orphan among our descendants becomes our child, so without
+    /// children there are no descendants.
     pub(super) fn reap(&mut self) -> bool {
         loop {
             let (pid, status) = match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -110,8 +111,8 @@ impl Job {
         self.stopped_by.take()
     }
 
-    /// Sends `signal` to the group alone. Whoever left the group did so to be left alone, and a `leasehold` below us would
-    /// pass it on a second time.
+    /// Sends `signal` to the group alone. Whoever left the group did so to be left alone, and a
+    /// `leasehold` below us would pass it on a second time.
     pub(super) fn signal_group(&self, signal: Signal) {
         if self.status.is_none() {
             let _ = kill_process_group(self.leader, signal);
@@ -142,12 +143,14 @@ impl Job {
         descendants().len()
     }
 
-    /// Kills the command and all its descendants, those included that are started meanwhile. Returns how many are left:
-    /// none, unless the system does not let us or they hang in the kernel.
+    /// Kills the command and all its descendants, those included that are started meanwhile.
+    /// Returns how many are left: none, unless the system does not let us or they hang in the
+    /// kernel.
     pub(super) async fn kill_all(&mut self) -> usize {
         let until = Instant::now() + KILLING;
         while !self.is_gone() && Instant::now() < until {
-            // Without a pause: a command that forks all the time must not get away between two looks.
+            // Without a pause: a command that forks all the time must not get away between two
+            // looks.
             self.signal_all(Signal::KILL);
             tokio::task::yield_now().await;
         }

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::exit::{self, Failure};
-use crate::talk::Talk;
+use crate::reporter::Reporter;
 use crate::{event, text};
 
 /// The first argument by which we recognise ourselves.
@@ -14,8 +14,8 @@ const NAME: &str = "__exec";
 const JSON: &str = "json";
 const TEXT: &str = "text";
 
-/// A command that starts `words` through this program. On Linux the command then dies if we are killed, so that it does
-/// not go on without its lock.
+/// A command that starts `words` through this program. On Linux the command then dies if we are
+/// killed, so that it does not go on without its lock.
 pub(super) fn command(words: &[OsString], json: bool) -> Command {
     if !cfg!(target_os = "linux") {
         let mut command = Command::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
@@ -40,7 +40,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     }
     let error = Command::new(program).args(rest).exec();
     let failure = cannot_run(program, &error);
-    Talk::new(format == JSON, false, false).say(&event::error(&failure, false));
+    Reporter::new(format == JSON, false, false).report(&event::error(&failure, false));
     Some(failure.code)
 }
 

@@ -9,8 +9,8 @@ use super::deadline::Rules;
 use super::job::{Job, Status};
 use super::terminal::Terminal;
 use crate::event;
+use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
-use crate::talk::Talk;
 
 /// A second signal that comes later than this after the first means that the sender insists.
 const INSISTING: Duration = Duration::from_secs(1);
@@ -18,7 +18,8 @@ const INSISTING: Duration = Duration::from_secs(1);
 /// Who is stopped and continued by a person takes at least this long.
 const BRIEFEST_STOP: Duration = Duration::from_millis(5);
 
-/// How often to look whether what was told to stop has done so. Grandchildren end without telling us.
+/// How often to look whether what was told to stop has done so. Grandchildren end without telling
+/// us.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Why a command was stopped.
@@ -33,11 +34,12 @@ pub(crate) enum Cause {
 /// A command that was told to stop.
 #[derive(Clone, Copy, Debug)]
 struct Stopping {
-    told: Instant,
+    told_to_stop: Instant,
     kill_at: Instant,
 }
 
-/// Watches over a command and its lock: passes signals on, stops the command before the lease can end.
+/// Watches over a command and its lock: passes signals on, stops the command before the lease can
+/// end.
 pub(crate) struct Supervisor<'a> {
     job: Job,
     /// None if the command runs without the lock.
@@ -50,7 +52,7 @@ pub(crate) struct Supervisor<'a> {
     stopping: Option<Stopping>,
     killed: bool,
     terminal: Terminal,
-    talk: &'a Talk,
+    reporter: &'a Reporter,
 }
 
 impl<'a> Supervisor<'a> {
@@ -58,7 +60,7 @@ impl<'a> Supervisor<'a> {
         job: Job,
         lease: Option<&'a Lease>,
         (grace, ttl, max_hold): (Duration, Duration, Option<Duration>),
-        talk: &'a Talk,
+        reporter: &'a Reporter,
     ) -> Self {
         Self {
             job,
@@ -70,11 +72,12 @@ impl<'a> Supervisor<'a> {
             stopping: None,
             killed: false,
             terminal: Terminal::default(),
-            talk,
+            reporter,
         }
     }
 
-    /// Watches until the command has ended; until all its descendants have ended too, if it was stopped.
+    /// Watches until the command has ended; until all its descendants have ended too, if it was
+    /// stopped.
     ///
     /// # Errors
     ///
@@ -121,11 +124,11 @@ impl<'a> Supervisor<'a> {
 
     fn finish(mut self) -> (Option<Status>, Option<Cause>) {
         let (code, signal) = self.job.status().map_or((None, None), Status::parts);
-        self.talk.say(&event::exited(code, signal));
+        self.reporter.report(&event::exited(code, signal));
         if self.stopping.is_none() {
             let left = self.job.left_running();
             if left > 0 {
-                self.talk.say(&event::left_running(left));
+                self.reporter.report(&event::left_running(left));
             }
         }
         (self.job.status(), self.cause)
@@ -137,7 +140,7 @@ impl<'a> Supervisor<'a> {
         let lease_ends = self.lease_ends(now);
         if let Some(stopping) = self.stopping {
             let kill_at = match lease_ends {
-                Some(deadline) => stopping.kill_at.min(self.rules.kill_at(stopping.told, deadline)),
+                Some(deadline) => stopping.kill_at.min(self.rules.kill_at(stopping.told_to_stop, deadline)),
                 None => stopping.kill_at,
             };
             if now >= kill_at {
@@ -191,34 +194,36 @@ impl<'a> Supervisor<'a> {
     }
 
     fn say_lost(&self, reason: &str, message: &str) {
-        let grace = self.stopping.map_or(Duration::ZERO, |stopping| stopping.kill_at.duration_since(stopping.told));
-        self.talk.say(&event::lost(reason, message, grace));
+        let grace =
+            self.stopping.map_or(Duration::ZERO, |stopping| stopping.kill_at.duration_since(stopping.told_to_stop));
+        self.reporter.report(&event::lost(reason, message, grace));
     }
 
     /// We were asked to stop: first pass it on, then insist.
     fn got(&mut self, signal: Signal) {
-        self.talk.say(&event::signal(signal));
+        self.reporter.report(&event::signal(signal));
         if signal == Signal::TSTP {
             self.suspend();
             return;
         }
         let now = Instant::now();
         // A terminal that goes away, or a service manager, may send two at once and mean one.
-        let insists = self.stopping.is_some_and(|stopping| now.duration_since(stopping.told) >= INSISTING);
+        let insists = self.stopping.is_some_and(|stopping| now.duration_since(stopping.told_to_stop) >= INSISTING);
         let kill_at = if insists { now } else { now + self.rules.grace() };
         let pass_on = Sig::from_named_raw(signal.number()).unwrap_or(Sig::TERM);
         self.stop(Cause::Signal(signal), pass_on, kill_at);
     }
 
-    /// Tells the command to stop, and notes when to kill it. A loss outweighs a signal, and no kill is put off.
+    /// Tells the command to stop, and notes when to kill it. A loss outweighs a signal, and no kill
+    /// is put off.
     fn stop(&mut self, cause: Cause, signal: Sig, kill_at: Instant) {
         let now = Instant::now();
         if self.cause != Some(Cause::Lost) && (self.cause.is_none() || cause == Cause::Lost) {
             self.cause = Some(cause);
         }
-        let told = self.stopping.map_or(now, |stopping| stopping.told);
+        let told_to_stop = self.stopping.map_or(now, |stopping| stopping.told_to_stop);
         let kill_at = self.stopping.map_or(kill_at, |stopping| stopping.kill_at.min(kill_at));
-        self.stopping = Some(Stopping { told, kill_at });
+        self.stopping = Some(Stopping { told_to_stop, kill_at });
         if kill_at > now {
             match cause {
                 Cause::Signal(_) => self.job.signal_group(signal),
@@ -235,10 +240,10 @@ impl<'a> Supervisor<'a> {
         }
         self.killed = true;
         if !self.job.is_gone() {
-            self.talk.say(&event::killed());
+            self.reporter.report(&event::killed());
             let left = self.job.kill_all().await;
             if left > 0 {
-                self.talk.say(&event::survived(left));
+                self.reporter.report(&event::survived(left));
             }
         }
     }
@@ -256,10 +261,10 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Stops the command, then ourselves, as Ctrl-Z demands. We do not renew the lock while we are stopped; if it ran
-    /// out meanwhile, the command does not get to run again.
+    /// Stops the command, then ourselves, as Ctrl-Z demands. We do not renew the lock while we are
+    /// stopped; if it ran out meanwhile, the command does not get to run again.
     fn suspend(&mut self) {
-        self.talk.say(&event::suspended());
+        self.reporter.report(&event::suspended());
         self.job.signal_all(Sig::STOP);
         let had_terminal = self.terminal.is_handed_over();
         self.terminal.take_back();
@@ -267,7 +272,8 @@ impl<'a> Supervisor<'a> {
         // Unlike SIGSTOP, this one is ignored if nobody is there to continue us.
         let _ = kill_current_process_group(Sig::TTOU);
         if stopped.elapsed() < BRIEFEST_STOP && !had_terminal {
-            // Nobody stopped us, so nobody will give the command the terminal it wants: it would ask over and over.
+            // Nobody stopped us, so nobody will give the command the terminal it wants: it would
+            // ask over and over.
             self.stop(Cause::Signal(Signal::HUP), Sig::HUP, Instant::now() + self.rules.grace());
             return;
         }

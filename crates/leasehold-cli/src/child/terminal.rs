@@ -1,5 +1,5 @@
-//! Who may read the terminal. The command runs in a process group of its own, so it gets the terminal only if we hand
-//! it over, as a shell does.
+//! Who may read the terminal. The command runs in a process group of its own, so it gets the
+//! terminal only if we hand it over, as a shell does.
 
 use std::fs::File;
 
@@ -34,7 +34,8 @@ impl Terminal {
     }
 }
 
-/// The terminal that controls us, wherever our stdin comes from: a command may ask for a password there.
+/// The terminal that controls us, wherever our stdin comes from: a command may ask for a password
+/// there.
 fn terminal() -> Option<File> {
     File::options().read(true).write(true).open("/dev/tty").ok()
 }

@@ -7,14 +7,15 @@ use serde_json::json;
 use crate::acquire::{Asked, Wanted};
 use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions};
+use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::store;
-use crate::talk::Talk;
 
 /// Take a lock and print it as JSON, for scripts
 ///
-/// The lock is not renewed: it ends when its ttl has passed, unless `leasehold extend` or `leasehold release` is called
-/// with its lock_id. Whoever knows the lock_id can do so: treat it like a password.
+/// The lock is not renewed: it ends when its ttl has passed, unless `leasehold extend` or
+/// `leasehold release` is called with its lock id. Whoever knows the lock id can do so: treat it
+/// like a password.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
@@ -27,7 +28,7 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
     if options.lock.steal_same_holder && options.lock.holder.is_none() {
         return Err(Failure::new(exit::USAGE, "--steal-same-holder needs a --holder here")
             .hint("without one every script on this host has the same name"));
@@ -45,7 +46,7 @@ pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
         connected = store::open(&options.common) => connected?,
         signal = signals.next() => return Ok(exit::of_signal(signal.number())),
     };
-    let result = match wanted.ask(&locks, &mut signals, talk).await {
+    let result = match wanted.ask(&locks, &mut signals, reporter).await {
         Asked::Stopped(signal) => Ok(exit::of_signal(signal.number())),
         Asked::Refused(error, seen) => Err(wanted.refused(&error, seen.as_ref())),
         Asked::Granted(guard) => {

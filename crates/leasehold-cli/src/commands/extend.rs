@@ -7,12 +7,12 @@ use crate::store;
 
 /// Make a lock last longer, by its lock id
 ///
-/// The lock ends --ttl from now, whatever was left of it. A lock that is not there any more is not taken again: the exit
-/// code is 79.
+/// The lock ends --ttl from now, whatever was left of it. A lock that is not there any more is not
+/// taken again: the exit code is 79.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
-    /// The lock_id that `leasehold acquire` printed
+    /// The lock id that `leasehold acquire` printed
     #[arg(value_name = "LOCK_ID", env = "LEASEHOLD_LOCK_ID", hide_env_values = true)]
     lock_id: LockId,
     /// When the lock ends from now on

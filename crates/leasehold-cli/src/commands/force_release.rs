@@ -11,8 +11,8 @@ use crate::{store, text};
 
 /// End a lock, whoever holds it
 ///
-/// Its holder is told, but may go on working for a moment: only what checks the fence is safe from it. Asks first, unless
-/// --yes is given.
+/// Its holder is told, but may go on working for a moment: only what checks the fence is
+/// safe from it. Asks first, unless --yes is given.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {

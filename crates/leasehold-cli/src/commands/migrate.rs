@@ -1,18 +1,18 @@
 use clap::Args;
-use leasehold::Locks;
 
 use crate::exit::{self, Failure};
 use crate::locks_view::print;
 use crate::options::Common;
 use crate::store::Store;
 
-/// Make what the store needs: tables and functions in a PostgreSQL database
+/// Make what the store needs, such as tables and functions in a database
 ///
-/// Safe to run at any time, by many at once, and again after an upgrade. Stores other than PostgreSQL need nothing.
+/// Safe to run at any time, by many at once, and again after an upgrade. A store that needs nothing
+/// is only reached.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
-    /// Print the SQL for somebody else to run, and do nothing
+    /// Print what it would run, for somebody else to run, and do nothing
     #[arg(long)]
     print: bool,
     #[command(flatten)]
@@ -22,9 +22,9 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
     let store = Store::choose(&options.common)?;
     if options.print {
-        print(Locks::migration(store.url())?.as_deref().unwrap_or("-- this store needs nothing\n"))?;
+        print(store.migration()?.as_deref().unwrap_or("-- this store needs nothing\n"))?;
     } else {
-        Locks::migrate(store.url()).await?;
+        store.migrate().await?;
     }
     Ok(0)
 }

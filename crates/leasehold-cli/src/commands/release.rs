@@ -12,7 +12,7 @@ use crate::store;
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
-    /// The lock_id that `leasehold acquire` printed
+    /// The lock id that `leasehold acquire` printed
     #[arg(value_name = "LOCK_ID", env = "LEASEHOLD_LOCK_ID", hide_env_values = true)]
     lock_id: LockId,
     #[command(flatten)]

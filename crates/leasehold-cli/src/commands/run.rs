@@ -12,23 +12,26 @@ use crate::child::{Cause, Job, Status, Supervisor};
 use crate::event;
 use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions, duration, some_time};
+use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
 use crate::store::{self, Store};
-use crate::talk::Talk;
 
-/// How long to try to give back what is left of a lost lock, to a store that probably does not answer.
+/// How long to try to give back what is left of a lost lock, to a store that probably does not
+/// answer.
 const AFTER_LOSS: Duration = Duration::from_secs(1);
 
 /// Run a command under a lock
 ///
-/// Waits for the lock, runs CMD, and releases the lock when CMD has ended. The exit code is that of CMD.
+/// Waits for the lock, runs CMD, and releases the lock when CMD has ended. The exit code is that of
+/// CMD.
 ///
-/// CMD runs in a process group of its own. If the lock is lost, CMD and everything it started is told to stop (TERM) and
-/// killed before anybody else can get the lock; the exit code is 79 then. The signals INT, TERM, HUP and QUIT are passed
-/// on to CMD; another one, a second or more later, kills it.
+/// CMD runs in a process group of its own. If the lock is lost, CMD and everything it started is
+/// told to stop (TERM) and killed before anybody else can get the lock; the exit code is 79 then.
+/// The signals INT, TERM, HUP and QUIT are passed on to CMD; another one, a second or more later,
+/// kills it.
 ///
-/// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER and LEASEHOLD_STORE (without
-/// credentials) in its environment.
+/// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER and
+/// LEASEHOLD_STORE (without credentials) in its environment.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help(), override_usage = "leasehold run [OPTIONS] KEY -- CMD [ARGS]...")]
 pub(crate) struct Options {
@@ -56,8 +59,8 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
-    if options.proceed_unlocked && options.lock.patience().is_none() {
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    if options.proceed_unlocked && options.lock.wait_at_most().is_none() {
         return Err(Failure::new(exit::USAGE, "--proceed-unlocked needs to know for how long to wait")
             .hint("add --wait DUR or --no-wait"));
     }
@@ -80,14 +83,14 @@ pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
     let locks = match locks {
         Ok(locks) => locks,
         Err(failure) if options.proceed_unlocked && failure.code == exit::UNAVAILABLE => {
-            let run = Run { options, store: &store, holder: &wanted.holder, talk };
+            let run = Run { options, store: &store, holder: &wanted.holder, reporter };
             return run.without_lock(&failure.message, signals).await;
         }
         Err(failure) => return Err(failure),
     };
-    let result = locked(options, &wanted, &store, &locks, signals, talk).await;
-    let patience = if result == Ok(exit::LOST) { AFTER_LOSS } else { store::CLOSING };
-    store::close(&locks, patience).await;
+    let result = locked(options, &wanted, &store, &locks, signals, reporter).await;
+    let timeout = if result == Ok(exit::LOST) { AFTER_LOSS } else { store::CLOSING };
+    store::close(&locks, timeout).await;
     result
 }
 
@@ -97,10 +100,10 @@ async fn locked(
     store: &Store,
     locks: &Locks,
     mut signals: Signals,
-    talk: &Talk,
+    reporter: &Reporter,
 ) -> Result<u8, Failure> {
-    let run = Run { options, store, holder: &wanted.holder, talk };
-    match wanted.ask(locks, &mut signals, talk).await {
+    let run = Run { options, store, holder: &wanted.holder, reporter };
+    match wanted.ask(locks, &mut signals, reporter).await {
         Asked::Granted(guard) => run.under(guard, signals).await,
         Asked::Stopped(signal) => Ok(exit::of_signal(signal.number())),
         Asked::Refused(error, seen) if options.proceed_unlocked && may_proceed(&error) => {
@@ -110,7 +113,7 @@ async fn locked(
     }
 }
 
-/// Only what more patience would mend: not a store that refuses us.
+/// Only what more time would mend: not a store that refuses us.
 fn may_proceed(error: &Error) -> bool {
     error.is_retryable() || error.code() == ErrorCode::AcquisitionTimeout
 }
@@ -138,7 +141,7 @@ struct Run<'a> {
     options: &'a Options,
     store: &'a Store,
     holder: &'a Holder,
-    talk: &'a Talk,
+    reporter: &'a Reporter,
 }
 
 impl Run<'_> {
@@ -167,7 +170,7 @@ impl Run<'_> {
     }
 
     async fn without_lock(&self, why: &str, signals: Signals) -> Result<u8, Failure> {
-        self.talk.say(&event::unlocked(&self.options.key, why));
+        self.reporter.report(&event::unlocked(&self.options.key, why));
         let (status, cause, _) = self.start(None, signals).await?;
         Ok(match cause {
             Some(Cause::Signal(signal)) => exit::of_signal(signal.number()),
@@ -182,15 +185,16 @@ impl Run<'_> {
         signals: Signals,
     ) -> Result<(Option<Status>, Option<Cause>, Signals), Failure> {
         let mut signals = signals.with_suspend().map_err(|error| cannot_listen(&error))?;
-        let job = Job::start(&self.options.words, &self.variables(lease), self.talk.json())?;
-        self.talk.say(&event::started(job.pid()));
+        let job = Job::start(&self.options.words, &self.variables(lease), self.reporter.json())?;
+        self.reporter.report(&event::started(job.pid()));
         let times = (self.options.grace, self.options.lock.ttl.as_duration(), self.options.max_hold);
-        let watched = Supervisor::new(job, lease, times, self.talk).watch(&mut signals).await;
+        let watched = Supervisor::new(job, lease, times, self.reporter).watch(&mut signals).await;
         let (status, cause) = watched.map_err(|error| cannot_listen(&error))?;
         Ok((status, cause, signals))
     }
 
-    /// What the command finds in its environment. What it inherited from another run is not true for this one.
+    /// What the command finds in its environment. What it inherited from another run is not true
+    /// for this one.
     fn variables(&self, lease: Option<&Lease>) -> [(&'static str, Option<String>); 5] {
         [
             ("LEASEHOLD_KEY", Some(self.options.key.as_str().to_owned())),
@@ -205,7 +209,7 @@ impl Run<'_> {
     async fn keep(&self, guard: &Guard, acquired: Instant, signals: &mut Signals) -> Option<Signal> {
         let until = acquired + self.options.at_least?;
         let left = until.checked_duration_since(Instant::now())?;
-        self.talk.say(&event::keeping(left));
+        self.reporter.report(&event::keeping(left));
         tokio::select! {
             () = tokio::time::sleep_until(until) => None,
             _ = guard.lost() => None,
@@ -216,15 +220,16 @@ impl Run<'_> {
     /// What the release came to decides too: a lock that was lost unnoticed is still lost.
     fn released(&self, code: u8, released: Result<(), Error>) -> Result<u8, Failure> {
         let Err(error) = released else {
-            self.talk.say(&event::released());
+            self.reporter.report(&event::released());
             return Ok(code);
         };
         let failure = Failure::from(&error);
         if error.loss().is_some() {
             return Err(failure.hint("the end of the command may have overlapped with another holder"));
         }
-        self.talk.say(&event::release_failed(&failure));
-        // The lock was ours to the end and goes away by itself. But a store that cannot be trusted is a failure.
+        self.reporter.report(&event::release_failed(&failure));
+        // The lock was ours to the end and goes away by itself. But a store that cannot be trusted
+        // is a failure.
         Ok(if code == 0 && !error.is_retryable() { failure.code } else { code })
     }
 }

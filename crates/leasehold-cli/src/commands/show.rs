@@ -22,7 +22,7 @@ pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
     let Some(info) = locks.get_by_key(&options.key).await? else {
         return Err(not_held(&options.key));
     };
-    let locked = Locked { key: options.key.clone(), info };
+    let locked = Locked::new(options.key.clone(), info);
     print(&if options.common.json { json_lines(&[locked]) } else { details(&locked) })?;
     Ok(0)
 }

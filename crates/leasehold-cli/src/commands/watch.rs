@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::exit::{self, Failure};
 use crate::locks_view::{self, json_object, print, table, terminal_width};
 use crate::options::Common;
+use crate::reporter::Reporter;
 use crate::signals::Signals;
-use crate::talk::Talk;
 use crate::{event, store, text};
 
 /// The time between two looks.
@@ -20,7 +20,8 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Watch the locks come and go, until Ctrl-C
 ///
-/// On a terminal the table is drawn anew each second. Elsewhere, and with --json, each change is a line.
+/// On a terminal the table is drawn anew each second. Elsewhere, and with --json, each change is a
+/// line.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
@@ -31,17 +32,17 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options, talk: &Talk) -> Result<u8, Failure> {
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
     let mut signals = Signals::install()
         .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}")))?;
     let locks = store::open(&options.common).await?;
     tokio::select! {
         signal = signals.next() => Ok(exit::of_signal(signal.number())),
-        result = watch(&locks, options, talk) => result,
+        result = watch(&locks, options, reporter) => result,
     }
 }
 
-async fn watch(locks: &Locks, options: &Options, talk: &Talk) -> Result<u8, Failure> {
+async fn watch(locks: &Locks, options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
     let mut known = BTreeMap::new();
     let mut failing = false;
     let mut first = true;
@@ -60,7 +61,7 @@ async fn watch(locks: &Locks, options: &Options, talk: &Talk) -> Result<u8, Fail
             Err(error) if first || !error.is_retryable() => return Err(error.into()),
             Err(error) if !failing => {
                 failing = true;
-                talk.say(&event::error(&error.into(), talk.verbose()));
+                reporter.report(&event::error(&error.into(), reporter.verbose()));
             }
             Err(_) => {}
         }

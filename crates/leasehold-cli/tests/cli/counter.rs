@@ -1,45 +1,54 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use test_support::{Case, blocking_cases};
+
+use crate::Store;
 use crate::support::Place;
+
+pub(crate) const CASES: &[Case] = blocking_cases![
+    twenty_processes_lose_no_increment_and_their_fences_grow,
+    holders_that_are_killed_lose_their_own_increment_and_nobody_elses,
+];
 
 fn strictly_increasing(fences: &str) -> bool {
     let fences: Vec<_> = fences.lines().collect();
     fences.windows(2).all(|pair| pair[0] < pair[1])
 }
 
-#[test]
-fn twenty_processes_lose_no_increment_and_their_fences_grow() {
+fn twenty_processes_lose_no_increment_and_their_fences_grow(store: Store) {
     const PROCESSES: usize = 20;
-    const INCREMENTS: usize = crate::store::TURNS;
-    let place = Place::new();
+    // A process each, with connections of its own.
+    let increments = if store.slow_to_connect { 15 } else { 50 };
+    let place = Place::new(store);
     std::fs::write(place.path("counter"), "0\n").unwrap();
     let job = "read n < counter; echo $((n + 1)) > counter; echo $LEASEHOLD_FENCE >> fences";
     let job = place.script("job.sh", job);
     thread::scope(|scope| {
         for _ in 0..PROCESSES {
             scope.spawn(|| {
-                for _ in 0..INCREMENTS {
+                for _ in 0..increments {
                     let done = place.run(["run", "-q", "counter", "--", "sh", job.to_str().unwrap()]);
                     assert_eq!(done.code, 0, "{done:?}");
                 }
             });
         }
     });
-    assert_eq!(place.read("counter"), format!("{}\n", PROCESSES * INCREMENTS));
+    assert_eq!(place.read("counter"), format!("{}\n", PROCESSES * increments));
     let fences = place.read("fences");
-    assert_eq!(fences.lines().count(), PROCESSES * INCREMENTS);
+    assert_eq!(fences.lines().count(), PROCESSES * increments);
     assert!(strictly_increasing(&fences));
 }
 
-/// Every fifth holder is killed between reading the counter and writing it. Its command dies with it, so what it had
-/// read is never written.
-#[test]
-fn holders_that_are_killed_lose_their_own_increment_and_nobody_elses() {
+/// Every fifth holder is killed between reading the counter and writing it. Its command dies with
+/// it, so what it had read is never written.
+fn holders_that_are_killed_lose_their_own_increment_and_nobody_elses(store: Store) {
     const PROCESSES: usize = 20;
     // Each kill costs the ttl and the tolerance, so there are few by default.
     let holds: usize = std::env::var("LEASEHOLD_TEST_HOLDS").map_or(3, |holds| holds.parse().unwrap());
-    let place = Place::new();
+    // The first renewal takes a new connection.
+    let short_ttl = if store.slow_to_connect { "1s" } else { "300ms" };
+    let place = Place::new(store);
     std::fs::write(place.path("counter"), "0\n").unwrap();
     std::fs::write(place.path("holds"), "0\n").unwrap();
     let job = r#"read n < counter
@@ -59,7 +68,7 @@ echo $((n + 1)) > counter
                         "run",
                         "-q",
                         "--ttl",
-                        crate::store::SHORT_TTL,
+                        short_ttl,
                         "counter",
                         "--",
                         "sh",

@@ -1,11 +1,16 @@
 use std::os::unix::fs::PermissionsExt;
 
+use test_support::{Case, blocking_cases};
+
+use crate::Store;
 use crate::support::Place;
 
+pub(crate) const CASES: &[Case] =
+    blocking_cases![each_exit_code_is_as_documented, a_lock_of_somebody_else_is_75_or_what_the_user_wants,];
+
 /// Every exit code that does not need a second process, by what was typed.
-#[test]
-fn each_exit_code_is_as_documented() {
-    let place = Place::new();
+fn each_exit_code_is_as_documented(store: Store) {
+    let place = Place::new(store);
     let not_a_database = format!("sqlite:{}", place.script("text.db", &"not a database\n".repeat(100)).display());
     let no_directory = format!("sqlite:{}", place.path("missing/locks.db").display());
     let script = place.script("plain.sh", "exit 0\n");
@@ -91,9 +96,8 @@ fn check_message(stderr: &str, arguments: &[&str]) {
     }
 }
 
-#[test]
-fn a_lock_of_somebody_else_is_75_or_what_the_user_wants() {
-    let place = Place::new();
+fn a_lock_of_somebody_else_is_75_or_what_the_user_wants(store: Store) {
+    let place = Place::new(store);
     assert_eq!(place.run(["acquire", "k"]).code, 0);
     for (code, arguments) in [
         (75, &["run", "-n", "k", "--", "true"][..]),

@@ -1,8 +1,24 @@
 use std::time::{Duration, SystemTime};
 
-use crate::support::{Place, is_alive};
+use test_servers::{eventually, is_alive};
+use test_support::{Case, blocking_cases};
 
-/// A command that cannot be stopped gently, with a child and a child in a session of its own that cannot either.
+use crate::Store;
+use crate::support::Place;
+
+pub(crate) const CASES: &[Case] = blocking_cases![
+    nothing_of_a_stubborn_command_survives_the_loss,
+    nothing_of_a_stubborn_command_survives_a_signal,
+    a_command_may_clean_up_when_the_lock_is_lost,
+    a_stolen_lock_stops_its_victim,
+    a_holder_that_is_stuck_can_be_robbed,
+    the_longest_hold_ends_the_command_in_time,
+    a_late_write_of_a_holder_that_slept_through_its_lease_is_refused,
+    nothing_of_a_command_that_forks_all_the_time_survives_the_loss,
+];
+
+/// A command that cannot be stopped gently, with a child and a child in a session of its own that
+/// cannot either.
 const STUBBORN: &str = r#"trap '' TERM INT HUP
 sh -c 'trap "" TERM INT HUP; echo $$ > member; while :; do sleep 0.05; done' &
 setsid sh -c 'trap "" TERM INT HUP; echo $$ > outsider; while :; do sleep 0.05; done' &
@@ -11,9 +27,8 @@ echo $$ > leader
 while :; do sleep 0.05; done
 "#;
 
-#[test]
-fn nothing_of_a_stubborn_command_survives_the_loss() {
-    let place = Place::new();
+fn nothing_of_a_stubborn_command_survives_the_loss(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", STUBBORN);
     let running = place.start(["run", "k", "--", "sh", script.to_str().unwrap()]);
     let pids = ["leader", "member", "outsider", "orphan"].map(|name| place.pid(name));
@@ -26,9 +41,8 @@ fn nothing_of_a_stubborn_command_survives_the_loss() {
     }
 }
 
-#[test]
-fn nothing_of_a_stubborn_command_survives_a_signal() {
-    let place = Place::new();
+fn nothing_of_a_stubborn_command_survives_a_signal(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", STUBBORN);
     let running = place.start(["run", "--grace", "100ms", "k", "--", "sh", script.to_str().unwrap()]);
     let pids = ["leader", "member", "outsider", "orphan"].map(|name| place.pid(name));
@@ -38,9 +52,8 @@ fn nothing_of_a_stubborn_command_survives_a_signal() {
     assert!(!place.is_held("k"));
 }
 
-#[test]
-fn a_command_may_clean_up_when_the_lock_is_lost() {
-    let place = Place::new();
+fn a_command_may_clean_up_when_the_lock_is_lost(store: Store) {
+    let place = Place::new(store);
     let script = place.script(
         "job.sh",
         "trap 'echo cleaned > cleaned; exit 0' TERM\necho $$ > child\nwhile :; do sleep 0.02; done\n",
@@ -55,9 +68,8 @@ fn a_command_may_clean_up_when_the_lock_is_lost() {
     assert_eq!(lost["reason"], "force_released");
 }
 
-#[test]
-fn a_stolen_lock_stops_its_victim() {
-    let place = Place::new();
+fn a_stolen_lock_stops_its_victim(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", "echo $$ > child\nwhile :; do sleep 0.02; done\n");
     let victim = place.start(["run", "--holder", "me", "k", "--", "sh", script.to_str().unwrap()]);
     let child = place.pid("child");
@@ -67,17 +79,15 @@ fn a_stolen_lock_stops_its_victim() {
     assert!(!is_alive(child));
 }
 
-#[test]
-fn a_holder_that_is_stuck_can_be_robbed() {
-    let place = Place::new();
+fn a_holder_that_is_stuck_can_be_robbed(store: Store) {
+    let place = Place::new(store);
     place.run(["acquire", "k", "--ttl", "1h"]);
     assert_eq!(place.run(["run", "-n", "--steal-after", "1h", "k", "--", "true"]).code, 75);
     assert_eq!(place.run(["run", "--wait", "30s", "--steal-after", "50ms", "k", "--", "true"]).code, 0);
 }
 
-#[test]
-fn the_longest_hold_ends_the_command_in_time() {
-    let place = Place::new();
+fn the_longest_hold_ends_the_command_in_time(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", "trap '' TERM\necho $$ > child\nwhile :; do sleep 0.02; done\n");
     let start = SystemTime::now();
     let done = place.run(["run", "--max-hold", "900ms", "--json", "k", "--", "sh", script.to_str().unwrap()]);
@@ -96,9 +106,8 @@ echo "$LEASEHOLD_FENCE" > high
 echo "$1 written" >> log
 "#;
 
-#[test]
-fn a_late_write_of_a_holder_that_slept_through_its_lease_is_refused() {
-    let place = Place::new();
+fn a_late_write_of_a_holder_that_slept_through_its_lease_is_refused(store: Store) {
+    let place = Place::new(store);
     place.script("write.sh", FENCED_WRITE);
     let script = place.script(
         "sleeper.sh",
@@ -132,9 +141,8 @@ int main(int n, char **arguments) {
 }
 "#;
 
-#[test]
-fn nothing_of_a_command_that_forks_all_the_time_survives_the_loss() {
-    let place = Place::new();
+fn nothing_of_a_command_that_forks_all_the_time_survives_the_loss(store: Store) {
+    let place = Place::new(store);
     let source = place.script("hopper.c", HOPPER);
     let hopper = place.path("hopper");
     let compiled =
@@ -144,7 +152,7 @@ fn nothing_of_a_command_that_forks_all_the_time_survives_the_loss() {
     // The first process ends at once, so that the command is the shell that waits.
     let script = place.script("job.sh", &format!("{} {}\nsleep 600\n", hopper.display(), beat.display()));
     let running = place.start(["run", "--grace", "100ms", "k", "--", "sh", script.to_str().unwrap()]);
-    crate::support::wait_until("it hops", || beat.exists());
+    eventually("it hops", || beat.exists());
     assert_eq!(place.run(["force-release", "k", "--yes"]).code, 0);
     let done = running.done();
     assert_eq!(done.code, 79, "{}", done.stderr);

@@ -1,17 +1,49 @@
-//! The command as its users meet it: the real program, on a SQLite file, in processes of its own.
+//! The command as its users meet it: the real program, in processes of its own, on every store.
 
 #![allow(clippy::unwrap_used)]
 
+mod beating;
 mod counter;
 mod environment;
 mod exit_codes;
 mod loss;
+mod postgres;
+mod redis;
 mod reference;
 mod scripts;
+mod servers;
 mod signals;
-mod store;
-mod store_trouble;
+mod sql;
+mod sqlite;
 mod support;
 mod terminal;
 mod views;
 mod waiting;
+
+use std::process::ExitCode;
+
+use test_support::{StoreUnderTest, stores, suite};
+
+type Store = &'static StoreUnderTest;
+
+fn main() -> ExitCode {
+    let all = [
+        counter::CASES,
+        environment::CASES,
+        exit_codes::CASES,
+        loss::CASES,
+        scripts::CASES,
+        signals::CASES,
+        terminal::CASES,
+        views::CASES,
+        waiting::CASES,
+    ];
+    let mut trials = suite::over(stores(), &all);
+    trials.extend(suite::over(stores().filter(|store| store.is_server()), &[servers::CASES]));
+    let only = |name: &'static str| stores().filter(move |store| store.name == name);
+    // The reference is about no store; the default one will do.
+    trials.extend(suite::over(only("sqlite"), &[reference::CASES, sqlite::CASES]));
+    trials.extend(suite::over(only("redis"), &[redis::CASES]));
+    trials.extend(suite::over(only("postgres"), &[postgres::CASES, sql::CASES]));
+    suite::run(trials)
+}

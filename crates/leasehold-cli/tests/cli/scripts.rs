@@ -1,8 +1,15 @@
+use test_support::{Case, blocking_cases};
+
+use crate::Store;
 use crate::support::Place;
 
-#[test]
-fn a_lock_can_be_taken_extended_and_given_back_by_scripts() {
-    let place = Place::new();
+pub(crate) const CASES: &[Case] = blocking_cases![
+    a_lock_can_be_taken_extended_and_given_back_by_scripts,
+    a_lock_that_nobody_could_be_told_of_is_released,
+];
+
+fn a_lock_can_be_taken_extended_and_given_back_by_scripts(store: Store) {
+    let place = Place::new(store);
     let done = place.run(["acquire", "k", "--ttl", "1m", "--holder", "me"]);
     let grant: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     let mut fields: Vec<_> = grant.as_object().unwrap().keys().map(String::as_str).collect();
@@ -30,9 +37,8 @@ fn a_lock_can_be_taken_extended_and_given_back_by_scripts() {
     }
 }
 
-#[test]
-fn a_lock_that_nobody_could_be_told_of_is_released() {
-    let place = Place::new();
+fn a_lock_that_nobody_could_be_told_of_is_released(store: Store) {
+    let place = Place::new(store);
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let status = place.leasehold(["acquire", "k"]).stdout(full).stderr(std::process::Stdio::null()).status().unwrap();
     assert_eq!(status.code(), Some(69));

@@ -1,10 +1,26 @@
-use crate::support::{Place, is_alive, wait_until};
+use test_servers::{eventually, is_alive};
+use test_support::{Case, blocking_cases};
+
+use crate::Store;
+use crate::support::Place;
+
+pub(crate) const CASES: &[Case] = blocking_cases![
+    a_signal_while_waiting_ends_the_wait_and_leaves_nothing_behind,
+    a_signal_while_running_reaches_the_whole_group_and_the_lock_is_released,
+    a_command_that_cleans_up_on_a_signal_is_waited_for,
+    a_command_that_ignores_the_signal_is_killed_after_the_grace,
+    a_second_signal_a_while_later_kills_at_once,
+    signals_that_were_ignored_stay_ignored,
+    a_command_dies_with_a_leasehold_that_is_killed,
+    what_the_command_leaves_running_is_reported_but_not_killed,
+    two_signals_at_once_are_one_and_leave_time_to_clean_up,
+    a_nested_run_passes_a_signal_on_once,
+];
 
 const SIGNALS: [(&str, i32); 4] = [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131)];
 
-#[test]
-fn a_signal_while_waiting_ends_the_wait_and_leaves_nothing_behind() {
-    let place = Place::new();
+fn a_signal_while_waiting_ends_the_wait_and_leaves_nothing_behind(store: Store) {
+    let place = Place::new(store);
     let done = place.run(["acquire", "k", "--ttl", "10m"]);
     let grant: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     for (name, code) in SIGNALS {
@@ -18,9 +34,8 @@ fn a_signal_while_waiting_ends_the_wait_and_leaves_nothing_behind() {
     assert!(!place.path("ran").exists());
 }
 
-#[test]
-fn a_signal_while_running_reaches_the_whole_group_and_the_lock_is_released() {
-    let place = Place::new();
+fn a_signal_while_running_reaches_the_whole_group_and_the_lock_is_released(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", "echo $$ > child\nsh -c 'echo $$ > grandchild; exec sleep 600'\nexit 1\n");
     for (name, code) in SIGNALS {
         let running = place.start(["run", "k", "--", "sh", script.to_str().unwrap()]);
@@ -28,7 +43,7 @@ fn a_signal_while_running_reaches_the_whole_group_and_the_lock_is_released() {
         // A shell that is about to start something may miss a signal.
         let started =
             || std::fs::read_to_string(format!("/proc/{grandchild}/comm")).is_ok_and(|name| name == "sleep\n");
-        wait_until("the grandchild sleeps", started);
+        eventually("the grandchild sleeps", started);
         running.signal(name);
         let done = running.done();
         assert_eq!(done.code, code, "{name}: {}", done.stderr);
@@ -39,9 +54,8 @@ fn a_signal_while_running_reaches_the_whole_group_and_the_lock_is_released() {
     }
 }
 
-#[test]
-fn a_command_that_cleans_up_on_a_signal_is_waited_for() {
-    let place = Place::new();
+fn a_command_that_cleans_up_on_a_signal_is_waited_for(store: Store) {
+    let place = Place::new(store);
     let script = place.script(
         "job.sh",
         "trap 'sleep 0.3; echo cleaned > cleaned; exit 0' TERM\necho $$ > child\nwhile :; do sleep 0.05; done\n",
@@ -53,9 +67,8 @@ fn a_command_that_cleans_up_on_a_signal_is_waited_for() {
     assert_eq!(place.read("cleaned"), "cleaned\n");
 }
 
-#[test]
-fn a_command_that_ignores_the_signal_is_killed_after_the_grace() {
-    let place = Place::new();
+fn a_command_that_ignores_the_signal_is_killed_after_the_grace(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", "trap '' TERM\necho $$ > child\nwhile :; do sleep 0.05; done\n");
     let running = place.start(["run", "--grace", "200ms", "k", "--", "sh", script.to_str().unwrap()]);
     let child = place.pid("child");
@@ -66,9 +79,8 @@ fn a_command_that_ignores_the_signal_is_killed_after_the_grace() {
     assert!(!is_alive(child) && !place.is_held("k"));
 }
 
-#[test]
-fn a_second_signal_a_while_later_kills_at_once() {
-    let place = Place::new();
+fn a_second_signal_a_while_later_kills_at_once(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", "trap '' INT\necho $$ > child\nwhile :; do sleep 0.05; done\n");
     let running = place.start(["run", "--json", "--grace", "1h", "k", "--", "sh", script.to_str().unwrap()]);
     place.pid("child");
@@ -81,9 +93,8 @@ fn a_second_signal_a_while_later_kills_at_once() {
     assert!(done.event_names().contains(&"killed".to_owned()), "{}", done.stderr);
 }
 
-#[test]
-fn signals_that_were_ignored_stay_ignored() {
-    let place = Place::new();
+fn signals_that_were_ignored_stay_ignored(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", "echo $$ > child\nwhile [ ! -e go ]; do sleep 0.02; done\nexit 5\n");
     let mut command = std::process::Command::new("sh");
     let leasehold = place.leasehold(["run"; 0]).get_program().to_owned();
@@ -92,25 +103,23 @@ fn signals_that_were_ignored_stay_ignored() {
     command.env("LEASEHOLD_STORE", place.store()).current_dir(place.path(""));
     let mut child = command.spawn().unwrap();
     place.pid("child");
-    crate::support::signal(child.id().try_into().unwrap(), "HUP");
+    crate::support::signal(child.id(), "HUP");
     std::fs::write(place.path("go"), "").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(5), "as under nohup");
 }
 
-#[test]
-fn a_command_dies_with_a_leasehold_that_is_killed() {
-    let place = Place::new();
+fn a_command_dies_with_a_leasehold_that_is_killed(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", "echo $$ > child\nwhile :; do sleep 0.05; done\n");
     let running = place.start(["run", "--ttl", "100ms", "k", "--", "sh", script.to_str().unwrap()]);
     let child = place.pid("child");
     running.signal("KILL");
-    wait_until("the command is dead", || !is_alive(child));
+    eventually("the command is dead", || !is_alive(child));
     assert_eq!(place.run(["run", "k", "--", "true"]).code, 0, "and the lock runs out");
 }
 
-#[test]
-fn what_the_command_leaves_running_is_reported_but_not_killed() {
-    let place = Place::new();
+fn what_the_command_leaves_running_is_reported_but_not_killed(store: Store) {
+    let place = Place::new(store);
     let script = place.script("job.sh", "sleep 600 > /dev/null 2>&1 & echo $! > left\nexit 3\n");
     let done = place.run(["run", "k", "--", "sh", script.to_str().unwrap()]);
     assert_eq!(done.code, 3);
@@ -120,9 +129,8 @@ fn what_the_command_leaves_running_is_reported_but_not_killed() {
     crate::support::signal(left, "KILL");
 }
 
-#[test]
-fn two_signals_at_once_are_one_and_leave_time_to_clean_up() {
-    let place = Place::new();
+fn two_signals_at_once_are_one_and_leave_time_to_clean_up(store: Store) {
+    let place = Place::new(store);
     let script = place.script(
         "job.sh",
         "trap 'sleep 0.3; echo cleaned > cleaned; exit 0' HUP TERM\necho $$ > child\nwhile :; do sleep 0.02; done\n",
@@ -135,9 +143,8 @@ fn two_signals_at_once_are_one_and_leave_time_to_clean_up() {
     assert_eq!(place.read("cleaned"), "cleaned\n");
 }
 
-#[test]
-fn a_nested_run_passes_a_signal_on_once() {
-    let place = Place::new();
+fn a_nested_run_passes_a_signal_on_once(store: Store) {
+    let place = Place::new(store);
     let script = place.script(
         "job.sh",
         "trap 'echo TERM >> heard' TERM\necho $$ > child\nwhile [ ! -s heard ]; do sleep 0.02; done\nsleep 0.5\n",

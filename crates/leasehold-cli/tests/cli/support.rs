@@ -2,26 +2,29 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use test_servers::eventually;
+use test_support::RunningStore;
 
-/// A condition that does not come true within this time never will.
-const PATIENCE: Duration = Duration::from_secs(25);
+use crate::Store;
 
-/// A directory with a store of its own.
+/// A directory to work in, and a store of its own.
 pub(crate) struct Place {
     directory: TempDir,
-    store: crate::store::Store,
+    store: Arc<dyn RunningStore>,
 }
 
 impl Place {
-    pub(crate) fn new() -> Self {
-        let directory = TempDir::new().unwrap();
-        let store = crate::store::Store::new(directory.path());
-        Self { directory, store }
+    pub(crate) fn new(store: Store) -> Self {
+        Self::on(store.start())
+    }
+
+    pub(crate) fn on(store: Arc<dyn RunningStore>) -> Self {
+        Self { directory: TempDir::new().unwrap(), store }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -37,7 +40,8 @@ impl Place {
         self.store.public_url()
     }
 
-    /// The command, in this directory and on this store, with nothing else in its environment that it could heed.
+    /// The command, in this directory and on this store, with nothing else in its environment that
+    /// it could heed.
     pub(crate) fn leasehold<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
         command.args(arguments).current_dir(self.directory.path());
@@ -58,8 +62,8 @@ impl Place {
         Started::new(&mut self.leasehold(arguments), self)
     }
 
-    /// Runs `script` as root of a world where it may mount file systems, with `$LEASEHOLD` and a directory `disk`, on which
-    /// the store will be.
+    /// Runs `script` as root of a world where it may mount file systems, with `$LEASEHOLD` and a
+    /// directory `disk`, on which the store will be.
     pub(crate) fn with_mounts(&self, script: &str) -> Child {
         fs::create_dir(self.path("disk")).unwrap();
         let leasehold = self.leasehold([""; 0]).get_program().to_owned();
@@ -82,12 +86,12 @@ impl Place {
 
     /// Waits until a file has a first line, and returns it.
     pub(crate) fn first_line(&self, name: &str) -> String {
-        wait_until(&format!("{name} has a line"), || self.read(name).contains('\n'));
+        eventually(&format!("{name} has a line"), || self.read(name).contains('\n'));
         self.read(name).lines().next().unwrap().to_owned()
     }
 
     /// Waits until a script has written its process id to a file, and returns it.
-    pub(crate) fn pid(&self, name: &str) -> i32 {
+    pub(crate) fn pid(&self, name: &str) -> u32 {
         self.first_line(name).parse().unwrap()
     }
 
@@ -153,16 +157,16 @@ impl Started {
 
     /// Sends a signal to the command alone.
     pub(crate) fn signal(&self, name: &str) {
-        signal(self.child.id().try_into().unwrap(), name);
+        signal(self.child.id(), name);
     }
 
     pub(crate) fn wait_for_stderr(&self, text: &str) {
-        wait_until(&format!("stderr says {text:?}"), || self.stderr().contains(text));
+        eventually(&format!("stderr says {text:?}"), || self.stderr().contains(text));
     }
 
     /// Waits for the end.
     pub(crate) fn done(mut self) -> Done {
-        wait_until("the command ends", || self.child.try_wait().unwrap().is_some());
+        eventually("the command ends", || self.child.try_wait().unwrap().is_some());
         let status = self.child.wait().unwrap();
         let [stdout, stderr] = [&self.files.0, &self.files.1].map(|path| fs::read_to_string(path).unwrap());
         let code = status.code().unwrap_or_else(|| panic!("the command itself was killed: {status:?}"));
@@ -178,21 +182,7 @@ impl Drop for Started {
 }
 
 /// Sends a signal to a process that the test has started.
-pub(crate) fn signal(pid: i32, name: &str) {
+pub(crate) fn signal(pid: u32, name: &str) {
     let done = Command::new("kill").args(["-s", name, "--", &pid.to_string()]).status().unwrap();
     assert!(done.success(), "cannot send {name} to {pid}");
-}
-
-/// Whether a process has not ended.
-pub(crate) fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X') | None))
-}
-
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -1,7 +1,18 @@
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{Place, wait_until};
+use test_servers::eventually;
+use test_support::{Case, blocking_cases};
+
+use crate::Store;
+use crate::support::Place;
+
+pub(crate) const CASES: &[Case] = blocking_cases![
+    a_command_can_read_the_terminal_and_gives_it_back,
+    ctrl_c_ends_the_command_with_and_without_the_terminal,
+    ctrl_z_stops_the_command_and_a_lease_that_ran_out_ends_it,
+    a_command_may_ask_on_the_terminal_although_its_input_comes_from_elsewhere,
+];
 
 /// A shell with job control on a terminal of its own, as a person has it.
 struct Terminal<'a> {
@@ -28,9 +39,9 @@ impl<'a> Terminal<'a> {
     }
 
     fn see(&self, text: &str) {
-        let screen =
-            || String::from_utf8_lossy(&std::fs::read(self.place.path("screen")).unwrap_or_default()).into_owned();
-        let found = std::panic::catch_unwind(|| wait_until(text, || screen().contains(text)));
+        let file = self.place.path("screen");
+        let screen = || String::from_utf8_lossy(&std::fs::read(&file).unwrap_or_default()).into_owned();
+        let found = std::panic::catch_unwind(|| eventually(text, || screen().contains(text)));
         assert!(found.is_ok(), "{text:?} is not on the screen:\n{}", screen());
     }
 }
@@ -43,26 +54,24 @@ impl Drop for Terminal<'_> {
     }
 }
 
-#[test]
-fn a_command_can_read_the_terminal_and_gives_it_back() {
-    let place = Place::new();
+fn a_command_can_read_the_terminal_and_gives_it_back(store: Store) {
+    let place = Place::new(store);
     let mut terminal = Terminal::new(&place);
     terminal.type_in("sh -c '\"$LEASEHOLD\" run k -- head -n 1; read line; echo \"then $line\"; echo code=$?'\n");
-    wait_until("it is held", || place.is_held("k"));
+    eventually("it is held", || place.is_held("k"));
     terminal.type_in("for the command\n");
-    wait_until("it is over", || !place.is_held("k"));
+    eventually("it is over", || !place.is_held("k"));
     terminal.type_in("for the shell\n");
     terminal.see("then for the shell");
     terminal.see("code=0");
 }
 
-#[test]
-fn ctrl_c_ends_the_command_with_and_without_the_terminal() {
-    let place = Place::new();
+fn ctrl_c_ends_the_command_with_and_without_the_terminal(store: Store) {
+    let place = Place::new(store);
     let mut terminal = Terminal::new(&place);
     for (number, command) in ["cat", "sleep 600"].iter().enumerate() {
         terminal.type_in(&format!("\"$LEASEHOLD\" run k -- {command}; echo {number}=$?\n"));
-        wait_until("it is held", || place.is_held("k"));
+        eventually("it is held", || place.is_held("k"));
         terminal.type_in("\u{3}");
         terminal.type_in(&format!("echo {number}=$?\n"));
         terminal.see(&format!("{number}=130"));
@@ -70,12 +79,11 @@ fn ctrl_c_ends_the_command_with_and_without_the_terminal() {
     }
 }
 
-#[test]
-fn ctrl_z_stops_the_command_and_a_lease_that_ran_out_ends_it() {
-    let place = Place::new();
+fn ctrl_z_stops_the_command_and_a_lease_that_ran_out_ends_it(store: Store) {
+    let place = Place::new(store);
     let mut terminal = Terminal::new(&place);
     terminal.type_in("\"$LEASEHOLD\" run k -- cat -n\n");
-    wait_until("it is held", || place.is_held("k"));
+    eventually("it is held", || place.is_held("k"));
     terminal.type_in("one\n");
     terminal.see("1\tone");
     terminal.type_in("\u{1a}");
@@ -83,23 +91,22 @@ fn ctrl_z_stops_the_command_and_a_lease_that_ran_out_ends_it() {
     terminal.type_in("fg\ntwo\n");
     terminal.see("2\ttwo");
     terminal.type_in("\u{4}");
-    wait_until("it is over", || !place.is_held("k"));
+    eventually("it is over", || !place.is_held("k"));
     terminal.type_in("echo first=$?\n");
     terminal.see("first=0");
 
     terminal.type_in("\"$LEASEHOLD\" run --ttl 500ms late -- cat\n");
-    wait_until("it is held", || place.is_held("late"));
+    eventually("it is held", || place.is_held("late"));
     terminal.type_in("\u{1a}");
-    wait_until("it ran out", || !place.is_held("late"));
+    eventually("it ran out", || !place.is_held("late"));
     terminal.type_in("fg\n");
     terminal.see("lost the lock");
     terminal.type_in("echo second=$?\n");
     terminal.see("second=79");
 }
 
-#[test]
-fn a_command_may_ask_on_the_terminal_although_its_input_comes_from_elsewhere() {
-    let place = Place::new();
+fn a_command_may_ask_on_the_terminal_although_its_input_comes_from_elsewhere(store: Store) {
+    let place = Place::new(store);
     let job = place
         .script("ask.sh", "printf 'your name? ' > /dev/tty\nread name < /dev/tty\necho \"hello, $name\" > answer\n");
     let mut terminal = Terminal::new(&place);

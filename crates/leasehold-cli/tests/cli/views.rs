@@ -1,16 +1,29 @@
+use test_servers::eventually;
+use test_support::{Case, blocking_cases};
+
+use crate::Store;
 use crate::support::Place;
 
-fn three_locks() -> Place {
-    let place = Place::new();
+pub(crate) const CASES: &[Case] = blocking_cases![
+    locks_are_listed_by_key_in_an_aligned_table,
+    no_view_shows_a_lock_id,
+    programs_get_an_object_per_line,
+    show_tells_all_about_one_lock,
+    watch_prints_what_changes_until_it_is_told_to_stop,
+    force_release_says_whose_lock_it_was,
+    doctor_ends_with_a_verdict_and_leaves_nothing_behind,
+];
+
+fn three_locks(store: Store) -> Place {
+    let place = Place::new(store);
     place.run(["acquire", "job:b", "--holder", "host/b", "--meta", "order=17", "--meta", "by=me"]);
     place.run(["acquire", "job:a\n\u{1b}[31m", "--holder", "host/a"]);
     place.run(["acquire", "other", "--holder", "host/c"]);
     place
 }
 
-#[test]
-fn locks_are_listed_by_key_in_an_aligned_table() {
-    let place = three_locks();
+fn locks_are_listed_by_key_in_an_aligned_table(store: Store) {
+    let place = three_locks(store);
     let table = place.run(["ls"]).stdout;
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines.len(), 4, "{table}");
@@ -26,9 +39,8 @@ fn locks_are_listed_by_key_in_an_aligned_table() {
     assert_eq!(place.run(["ls", "nothing"]).stdout.lines().count(), 1);
 }
 
-#[test]
-fn no_view_shows_a_lock_id() {
-    let place = Place::new();
+fn no_view_shows_a_lock_id(store: Store) {
+    let place = Place::new(store);
     let grant: serde_json::Value = serde_json::from_str(&place.run(["acquire", "k"]).stdout).unwrap();
     let id = grant["lock_id"].as_str().unwrap();
     for arguments in [&["ls"][..], &["ls", "--json"], &["show", "k"], &["show", "--json", "k"]] {
@@ -37,9 +49,8 @@ fn no_view_shows_a_lock_id() {
     }
 }
 
-#[test]
-fn programs_get_an_object_per_line() {
-    let place = three_locks();
+fn programs_get_an_object_per_line(store: Store) {
+    let place = three_locks(store);
     let stdout = place.run(["ls", "--json"]).stdout;
     let locks: Vec<serde_json::Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(locks.len(), 3);
@@ -48,24 +59,22 @@ fn programs_get_an_object_per_line() {
     assert!(locks.iter().all(|lock| lock["fence"].as_str().unwrap().len() == 15 && lock["expires_in_ms"].is_u64()));
 }
 
-#[test]
-fn show_tells_all_about_one_lock() {
-    let place = three_locks();
+fn show_tells_all_about_one_lock(store: Store) {
+    let place = three_locks(store);
     let stdout = place.run(["show", "job:b"]).stdout;
     for line in ["key         job:b", "holder      host/b", "metadata    by=me order=17"] {
         assert!(stdout.lines().any(|shown| shown == line), "{stdout}");
     }
 }
 
-#[test]
-fn watch_prints_what_changes_until_it_is_told_to_stop() {
-    let place = Place::new();
+fn watch_prints_what_changes_until_it_is_told_to_stop(store: Store) {
+    let place = Place::new(store);
     place.run(["acquire", "k", "--holder", "first"]);
     let watch = place.start(["watch", "--json"]);
-    crate::support::wait_until("watch sees it", || watch.stdout().contains("first"));
+    eventually("watch sees it", || watch.stdout().contains("first"));
     place.run(["force-release", "k", "--yes"]);
     place.run(["acquire", "k", "--holder", "second"]);
-    crate::support::wait_until("watch sees it", || watch.stdout().contains("second"));
+    eventually("watch sees it", || watch.stdout().contains("second"));
     watch.signal("INT");
     let done = watch.done();
     assert_eq!(done.code, 130);
@@ -74,9 +83,8 @@ fn watch_prints_what_changes_until_it_is_told_to_stop() {
     assert_eq!(seen.collect::<Vec<_>>(), [("held", "first"), ("freed", "first"), ("held", "second")]);
 }
 
-#[test]
-fn force_release_says_whose_lock_it_was() {
-    let place = three_locks();
+fn force_release_says_whose_lock_it_was(store: Store) {
+    let place = three_locks(store);
     let done = place.run(["force-release", "--yes", "other"]);
     assert!(done.stderr.contains("released 'other', which host/c held"), "{}", done.stderr);
     assert!(!place.is_held("other"));
@@ -85,9 +93,8 @@ fn force_release_says_whose_lock_it_was() {
     assert!(place.is_held("job:b"));
 }
 
-#[test]
-fn doctor_ends_with_a_verdict_and_leaves_nothing_behind() {
-    let place = Place::new();
+fn doctor_ends_with_a_verdict_and_leaves_nothing_behind(store: Store) {
+    let place = Place::new(store);
     let done = place.run(["doctor"]);
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.stdout.lines().last().unwrap().starts_with("verdict: "), "{}", done.stdout);

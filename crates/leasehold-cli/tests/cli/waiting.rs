@@ -1,13 +1,28 @@
 use std::time::{Duration, Instant};
 
-use crate::support::{Place, wait_until};
+use test_servers::eventually;
+use test_support::{Case, blocking_cases};
 
-#[test]
-fn a_waiter_says_who_holds_the_lock_and_gets_it_when_it_is_free() {
-    let place = Place::new();
+use crate::Store;
+use crate::support::Place;
+
+pub(crate) const CASES: &[Case] = blocking_cases![
+    a_waiter_says_who_holds_the_lock_and_gets_it_when_it_is_free,
+    quiet_waiters_say_nothing,
+    every_event_is_a_line_of_json,
+    failures_are_events_too,
+    the_lock_is_kept_for_at_least_as_long_as_asked,
+    a_signal_ends_the_keeping,
+    proceeding_unlocked_runs_the_command_after_the_wait_and_says_so,
+    a_reader_that_does_not_read_does_not_hold_up_the_command,
+    a_wait_too_short_for_a_second_look_still_ends_with_who_has_the_lock,
+];
+
+fn a_waiter_says_who_holds_the_lock_and_gets_it_when_it_is_free(store: Store) {
+    let place = Place::new(store);
     let holder =
         place.start(["run", "--holder", "the holder", "k", "--", "sh", "-c", "while [ ! -e go ]; do sleep 0.02; done"]);
-    wait_until("it is held", || place.is_held("k"));
+    eventually("it is held", || place.is_held("k"));
     let waiter = place.start(["run", "k", "--", "echo", "ran"]);
     waiter.wait_for_stderr("waiting for 'k': held by the holder since 20");
     std::fs::write(place.path("go"), "").unwrap();
@@ -17,17 +32,15 @@ fn a_waiter_says_who_holds_the_lock_and_gets_it_when_it_is_free() {
     assert_eq!(holder.done().code, 0);
 }
 
-#[test]
-fn quiet_waiters_say_nothing() {
-    let place = Place::new();
+fn quiet_waiters_say_nothing(store: Store) {
+    let place = Place::new(store);
     place.run(["acquire", "k", "--ttl", "200ms"]);
     let done = place.run(["run", "-q", "k", "--", "true"]);
     assert_eq!((done.code, done.stderr.as_str()), (0, ""));
 }
 
-#[test]
-fn every_event_is_a_line_of_json() {
-    let place = Place::new();
+fn every_event_is_a_line_of_json(store: Store) {
+    let place = Place::new(store);
     place.run(["acquire", "k", "--holder", "me", "--ttl", "200ms"]);
     let done = place.run(["run", "--json", "--at-least", "1500ms", "k", "--", "sh", "-c", "exit 3"]);
     assert_eq!(done.code, 3);
@@ -40,9 +53,8 @@ fn every_event_is_a_line_of_json() {
     assert!(!done.stderr.contains("lock_id"), "a capability is never logged");
 }
 
-#[test]
-fn failures_are_events_too() {
-    let place = Place::new();
+fn failures_are_events_too(store: Store) {
+    let place = Place::new(store);
     place.run(["acquire", "k"]);
     let done = place.run(["run", "--json", "-n", "k", "--", "true"]);
     let events = done.events();
@@ -54,9 +66,8 @@ fn failures_are_events_too() {
     assert_eq!(names, ["acquired", "started", "exited", "released"]);
 }
 
-#[test]
-fn the_lock_is_kept_for_at_least_as_long_as_asked() {
-    let place = Place::new();
+fn the_lock_is_kept_for_at_least_as_long_as_asked(store: Store) {
+    let place = Place::new(store);
     let start = Instant::now();
     let short = place.start(["run", "-v", "--at-least", "1500ms", "k", "--", "true"]);
     short.wait_for_stderr("keeping the lock");
@@ -66,9 +77,8 @@ fn the_lock_is_kept_for_at_least_as_long_as_asked() {
     assert!(!place.is_held("k"));
 }
 
-#[test]
-fn a_signal_ends_the_keeping() {
-    let place = Place::new();
+fn a_signal_ends_the_keeping(store: Store) {
+    let place = Place::new(store);
     let short = place.start(["run", "-v", "--at-least", "1h", "k", "--", "true"]);
     short.wait_for_stderr("keeping the lock");
     short.signal("TERM");
@@ -76,9 +86,8 @@ fn a_signal_ends_the_keeping() {
     assert!(!place.is_held("k"));
 }
 
-#[test]
-fn proceeding_unlocked_runs_the_command_after_the_wait_and_says_so() {
-    let place = Place::new();
+fn proceeding_unlocked_runs_the_command_after_the_wait_and_says_so(store: Store) {
+    let place = Place::new(store);
     place.run(["acquire", "k", "--holder", "the holder"]);
     let arguments = ["run", "--json", "--wait", "100ms", "--proceed-unlocked", "k", "--", "sh", "-c", "exit 4"];
     let done = place.run(arguments);
@@ -89,18 +98,16 @@ fn proceeding_unlocked_runs_the_command_after_the_wait_and_says_so() {
     assert_eq!(free.event_names(), ["acquired", "started", "exited", "released"]);
 }
 
-#[test]
-fn a_reader_that_does_not_read_does_not_hold_up_the_command() {
-    let place = Place::new();
+fn a_reader_that_does_not_read_does_not_hold_up_the_command(store: Store) {
+    let place = Place::new(store);
     let mut command = place.leasehold(["run", "--json", "k", "--", "true"]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     assert_eq!(command.stderr(writer).status().unwrap().code(), Some(0));
 }
 
-#[test]
-fn a_wait_too_short_for_a_second_look_still_ends_with_who_has_the_lock() {
-    let place = Place::new();
+fn a_wait_too_short_for_a_second_look_still_ends_with_who_has_the_lock(store: Store) {
+    let place = Place::new(store);
     assert_eq!(place.run(["acquire", "k"]).code, 0);
     // Wherever the time runs out after the first answer, that answer counts.
     for wait in ["1ms", "3ms", "5ms", "8ms", "12ms", "16ms", "20ms", "25ms", "30ms", "40ms"] {

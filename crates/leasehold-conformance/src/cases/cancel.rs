@@ -5,9 +5,13 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold::{Acquire, Fault, Operation, Release, Topic};
+use leasehold::Operation;
+use leasehold::backend::{Acquire, Release, Topic};
+use leasehold::testing::Fault;
 
-use super::context::{Context, LONG, PATIENCE, acquire, event, extended, granted, release, released, request, ttl};
+use super::context::{
+    Context, EVENT_TIMEOUT, LONG, acquire, event, extended, granted, release, released, request, ttl,
+};
 use super::group;
 
 group!("cancel":
@@ -22,7 +26,8 @@ group!("cancel":
 /// More polls than any store needs for one round trip.
 const POLLS: usize = 24;
 
-/// Polls `future` at most `polls` times, each when it asked for it, and drops it. Whether it was done by then.
+/// Polls `future` at most `polls` times, each when it asked for it, and drops it. Whether it was
+/// done by then.
 async fn poll_at_most(polls: usize, future: impl Future) -> bool {
     let mut future = pin!(future);
     let mut left = polls;
@@ -50,7 +55,7 @@ async fn dropped_acquire_leaves_at_most_its_own_lock_id(cx: &Context) {
             assert_eq!(record.lock_id, dropped.lock_id, "after {polls} polls somebody else holds the lock");
         }
         // The request may still be on its way, so one release may come too early.
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + EVENT_TIMEOUT;
         loop {
             release(&cx.backend, &dropped.lock_id).await;
             if let Acquire::Granted(_) = acquire(&cx.peer, &request(&key, LONG)).await {

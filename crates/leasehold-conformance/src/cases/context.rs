@@ -1,10 +1,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{
-    Acquire, AcquireRequest, Backend, Contention, Event, Extend, FaultLayer, Faults, Grant, Holder, Key, LockId, Locks,
-    LookupBy, Record, Release, Subscription, TIME_TOLERANCE, Timestamp, Ttl,
-};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Event, Extend, LookupBy, Record, Release, Subscription};
+use leasehold::testing::{FaultLayer, Faults};
+use leasehold::{Contention, Grant, Holder, Key, LockId, Locks, TIME_TOLERANCE, Timestamp, Ttl};
 
 use crate::Harness;
 
@@ -13,8 +12,9 @@ pub(super) const LONG: u64 = 60_000;
 /// A ttl, in milliseconds, that is waited for.
 pub(super) const SHORT: u64 = 300;
 /// How long an event may take: it is a hint, so nobody is promised more than that it usually comes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// On top of the time after which a lock is free, for clocks that are read at slightly different moments.
+pub(super) const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// On top of the time after which a lock is free, for clocks that are read at slightly different
+/// moments.
 const MARGIN: Duration = Duration::from_millis(300);
 
 /// What a case works with: the store through two handles, and the words in which cases are written.
@@ -54,7 +54,7 @@ impl Context {
 
     /// Waits until `condition` holds.
     pub(super) async fn eventually(&self, what: &str, mut condition: impl FnMut() -> bool) {
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + EVENT_TIMEOUT;
         while !condition() {
             assert!(Instant::now() < give_up, "not within five seconds: {what}");
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -63,7 +63,7 @@ impl Context {
 
     /// Waits until nobody holds `key`.
     pub(super) async fn until_unlocked(&self, key: &Key) {
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + EVENT_TIMEOUT;
         while self.is_locked(key).await {
             assert!(Instant::now() < give_up, "still locked after five seconds");
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -127,7 +127,7 @@ pub(super) async fn granted(store: &Arc<dyn Backend>, request: &AcquireRequest) 
             assert_eq!(grant.lock_id, request.lock_id, "the grant carries the lock id of its request");
             grant
         }
-        Acquire::Held(contention) => panic!("the lock should be free, but is {contention}"),
+        other => panic!("the lock should be free, but is {other:?}"),
     }
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn granted(store: &Arc<dyn Backend>, request: &AcquireRequest) 
 pub(super) async fn refused(store: &Arc<dyn Backend>, request: &AcquireRequest) -> Contention {
     match acquire(store, request).await {
         Acquire::Held(contention) => contention,
-        Acquire::Granted(grant) => panic!("the lock is held, but was given away: {grant:?}"),
+        other => panic!("the lock is held, but was given away: {other:?}"),
     }
 }
 
@@ -158,7 +158,7 @@ pub(super) async fn not_released(store: &Arc<dyn Backend>, id: &LockId) {
 pub(super) async fn extended(store: &Arc<dyn Backend>, id: &LockId, millis: u64) -> Timestamp {
     match store.extend(id, ttl(millis)).await.expect("extend answers") {
         Extend::Extended { expires_at } => expires_at,
-        Extend::Absent(absence) => panic!("the lock is held, but extend found it {absence:?}"),
+        other => panic!("the lock is held, but extend found it {other:?}"),
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) async fn not_extended(store: &Arc<dyn Backend>, id: &LockId, millis: 
 
 /// The next event, which must come.
 pub(super) async fn event(subscription: &mut Subscription) -> Event {
-    tokio::time::timeout(PATIENCE, subscription.next())
+    tokio::time::timeout(EVENT_TIMEOUT, subscription.next())
         .await
         .expect("an event comes within five seconds")
         .expect("the subscription is not closed")

@@ -1,6 +1,7 @@
 //! Errors are errors; everything else is an answer.
 
-use leasehold::{Absence, AcquireRequest, ErrorCode, Extend, ForceRelease, ListRequest, LookupBy, Release};
+use leasehold::backend::{Absence, Extend, ForceRelease, LookupBy, Release};
+use leasehold::{ErrorCode, ListRequest};
 
 use super::context::{Context, LONG, granted, new_id, refused, request, ttl};
 use super::group;
@@ -38,18 +39,16 @@ async fn contention_is_a_value(cx: &Context) {
 async fn a_strange_cursor_is_no_worse_than_an_invalid_argument(cx: &Context) {
     cx.take(&cx.key("listed"), LONG).await;
     for cursor in ["", "!", "-1", "99999999999999999999", "\u{1f512}", "' or 1=1 --"] {
-        if let Err(error) = cx.backend.list(&ListRequest::new(cx.namespace()).after(cursor)).await {
+        if let Err(error) = cx.backend.list(&ListRequest::new(cx.namespace()).with_cursor(cursor)).await {
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "for the cursor {cursor:?}");
         }
     }
 }
 
 async fn handles_agree_on_what_the_store_can_do(cx: &Context) {
-    let fork = cx.backend.fork().await.expect("fork answers");
-    assert_eq!(fork.capabilities(), cx.backend.capabilities());
     assert_eq!(cx.peer.capabilities(), cx.backend.capabilities());
-    let key = cx.key("forked");
-    granted(&fork, &request(&key, LONG)).await;
+    let key = cx.key("shared");
+    granted(&cx.peer, &request(&key, LONG)).await;
     refused(&cx.backend, &request(&key, LONG)).await;
 }
 
@@ -67,7 +66,7 @@ async fn one_id_cannot_hold_two_keys(cx: &Context) {
     let (key, other) = (cx.key("first"), cx.key("second"));
     let first = request(&key, LONG);
     let grant = granted(&cx.backend, &first).await;
-    let second = AcquireRequest { key: other.clone(), ..first };
+    let second = first.with_key(other.clone());
     let error = cx.backend.acquire(&second).await.expect_err("the id belongs to another lock");
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     assert!(!cx.is_locked(&other).await);

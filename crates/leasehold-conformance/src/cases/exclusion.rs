@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold::{Acquire, Fault, Operation};
+use leasehold::Operation;
+use leasehold::backend::Acquire;
+use leasehold::testing::Fault;
 use tokio::sync::oneshot;
 
 use super::context::{Context, LONG, acquire, granted, holder, not_extended, not_released, refused, released, request};

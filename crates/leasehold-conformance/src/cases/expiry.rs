@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::{Acquire, Fault, Loss, Operation, TIME_TOLERANCE, Ttl};
+use leasehold::backend::Acquire;
+use leasehold::testing::Fault;
+use leasehold::{Loss, Operation, TIME_TOLERANCE, Ttl};
 
 use super::context::{
     Context, LONG, SHORT, acquire, extended, granted, not_extended, not_released, refused, released, request, ttl,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::{Acquire, Fence, ForceRelease, Steal};
+use leasehold::backend::{Acquire, ForceRelease};
+use leasehold::{Fence, Steal};
 
 use super::context::{Context, LONG, SHORT, acquire, granted, released, request};
 use super::group;
@@ -54,7 +55,7 @@ async fn survives_a_steal(cx: &Context) {
     let key = cx.key("stolen");
     let first = cx.take(&key, LONG).await;
     let mut thief = request(&key, LONG);
-    thief.steal = Steal::NEVER.from_same_holder();
+    thief.steal = Steal::NEVER.with_same_holder();
     let second = granted(&cx.peer, &thief).await;
     assert!(second.fence > first.fence, "{:?} follows {:?}", second.fence, first.fence);
 }

@@ -1,6 +1,6 @@
 //! Every operation may be repeated after an answer that never came.
 
-use leasehold::{Acquire, ForceRelease};
+use leasehold::backend::{Acquire, ForceRelease};
 
 use super::context::{Context, LONG, acquire, extended, granted, not_released, refused, released, request};
 use super::group;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::{Key, ListRequest, Record, TIME_TOLERANCE};
+use leasehold::backend::Record;
+use leasehold::{Key, ListRequest, TIME_TOLERANCE};
 
 use super::context::{Context, LONG, SHORT, granted, new_id, released, request};
 use super::group;
@@ -94,7 +95,7 @@ async fn reads_leave_an_expired_lock_to_its_holder(cx: &Context) {
 /// Follows the pages to the end; how often each key was shown.
 async fn list(cx: &Context, prefix: &str, limit: usize) -> BTreeMap<Key, u32> {
     let mut shown = BTreeMap::new();
-    let mut wanted = ListRequest::new(prefix).limit(limit);
+    let mut wanted = ListRequest::new(prefix).with_page_size(limit);
     for _ in 0..1000 {
         let page = cx.backend.list(&wanted).await.expect("list answers");
         assert!(page.records.len() <= limit, "{} records on a page for {limit}", page.records.len());
@@ -102,7 +103,7 @@ async fn list(cx: &Context, prefix: &str, limit: usize) -> BTreeMap<Key, u32> {
             *shown.entry(record.key).or_default() += 1;
         }
         let Some(next) = page.next else { return shown };
-        wanted = wanted.after(next);
+        wanted = wanted.with_cursor(next);
     }
     panic!("the pages never end");
 }

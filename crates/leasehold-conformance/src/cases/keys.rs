@@ -15,8 +15,8 @@ group!("keys":
     come_back_as_they_were,
 );
 
-/// Takes all keys at once: possible only if no two are the same to the store. Then checks that each has a life of its
-/// own.
+/// Takes all keys at once: possible only if no two are the same to the store. Then checks that each
+/// has a life of its own.
 async fn all_distinct(cx: &Context, keys: &[Key]) {
     let mut grants = Vec::new();
     for key in keys {

@@ -1,6 +1,7 @@
 //! Whoever looks at a lock sees what its holder wrote down, exactly.
 
-use leasehold::{AcquireRequest, ForceRelease, Holder, Metadata, Steal};
+use leasehold::backend::ForceRelease;
+use leasehold::{Holder, Metadata, Steal};
 use serde_json::json;
 
 use super::context::{Context, LONG, extended, granted, holder, refused, released, request};
@@ -38,11 +39,9 @@ fn odd_values() -> Metadata {
 }
 
 async fn holder_and_notes_are_kept(cx: &Context) {
-    let wanted = AcquireRequest {
-        holder: holder("web-1/worker \u{1f512} \"3\""),
-        metadata: notes(json!({"job": "nightly", "attempt": 2})),
-        ..request(&cx.key("noted"), LONG)
-    };
+    let wanted = request(&cx.key("noted"), LONG)
+        .with_holder(holder("web-1/worker \u{1f512} \"3\""))
+        .with_metadata(notes(json!({"job": "nightly", "attempt": 2})));
     granted(&cx.backend, &wanted).await;
     let record = cx.record(&wanted.key).await.expect("the lock is held");
     assert_eq!(record.holder.as_ref(), Some(&wanted.holder));
@@ -52,14 +51,14 @@ async fn holder_and_notes_are_kept(cx: &Context) {
 }
 
 async fn odd_values_come_back_exactly(cx: &Context) {
-    let wanted = AcquireRequest { metadata: odd_values(), ..request(&cx.key("odd"), LONG) };
+    let wanted = request(&cx.key("odd"), LONG).with_metadata(odd_values());
     granted(&cx.backend, &wanted).await;
     assert_eq!(cx.record(&wanted.key).await.map(|record| record.metadata), Some(odd_values()));
     assert_eq!(cx.record_of(&wanted.lock_id).await.map(|record| record.metadata), Some(odd_values()));
 }
 
 async fn survives_an_extend(cx: &Context) {
-    let wanted = AcquireRequest { metadata: odd_values(), ..request(&cx.key("extended"), LONG) };
+    let wanted = request(&cx.key("extended"), LONG).with_metadata(odd_values());
     granted(&cx.backend, &wanted).await;
     for _ in 0..3 {
         extended(&cx.peer, &wanted.lock_id, LONG).await;
@@ -71,10 +70,10 @@ async fn survives_an_extend(cx: &Context) {
 
 async fn each_grant_brings_its_own(cx: &Context) {
     let key = cx.key("reused");
-    let first = AcquireRequest { metadata: notes(json!({"first": true})), ..request(&key, LONG) };
+    let first = request(&key, LONG).with_metadata(notes(json!({"first": true})));
     granted(&cx.backend, &first).await;
     released(&cx.backend, &first.lock_id).await;
-    granted(&cx.peer, &AcquireRequest { holder: holder("second"), ..request(&key, LONG) }).await;
+    granted(&cx.peer, &request(&key, LONG).with_holder(holder("second"))).await;
     let record = cx.record(&key).await.expect("the lock is held");
     assert!(record.metadata.is_empty(), "notes of the holder before: {:?}", record.metadata);
     assert_eq!(record.holder, Some(holder("second")));
@@ -82,24 +81,19 @@ async fn each_grant_brings_its_own(cx: &Context) {
 
 async fn a_thief_leaves_none_of_the_victims(cx: &Context) {
     let key = cx.key("stolen");
-    let victim = AcquireRequest { metadata: notes(json!({"victim": true})), ..request(&key, LONG) };
+    let victim = request(&key, LONG).with_metadata(notes(json!({"victim": true})));
     granted(&cx.backend, &victim).await;
-    let thief = AcquireRequest {
-        metadata: notes(json!({"thief": true})),
-        steal: Steal::NEVER.from_same_holder(),
-        ..request(&key, LONG)
-    };
+    let thief =
+        request(&key, LONG).with_metadata(notes(json!({"thief": true}))).with_steal(Steal::NEVER.with_same_holder());
     granted(&cx.peer, &thief).await;
     assert_eq!(cx.record(&key).await.map(|record| record.metadata), Some(thief.metadata));
 }
 
 async fn the_largest_works(cx: &Context) {
     let room = Metadata::MAX_BYTES - json!({"n": ""}).to_string().len();
-    let wanted = AcquireRequest {
-        holder: holder(&"h".repeat(Holder::MAX_BYTES)),
-        metadata: notes(json!({"n": "x".repeat(room)})),
-        ..request(&cx.key("large"), LONG)
-    };
+    let wanted = request(&cx.key("large"), LONG)
+        .with_holder(holder(&"h".repeat(Holder::MAX_BYTES)))
+        .with_metadata(notes(json!({"n": "x".repeat(room)})));
     assert_eq!(wanted.metadata.to_json().len(), Metadata::MAX_BYTES);
     granted(&cx.backend, &wanted).await;
     extended(&cx.backend, &wanted.lock_id, LONG).await;
@@ -108,7 +102,7 @@ async fn the_largest_works(cx: &Context) {
 }
 
 async fn a_forced_release_shows_what_was_ended(cx: &Context) {
-    let wanted = AcquireRequest { metadata: odd_values(), ..request(&cx.key("forced"), LONG) };
+    let wanted = request(&cx.key("forced"), LONG).with_metadata(odd_values());
     granted(&cx.backend, &wanted).await;
     let before = cx.record(&wanted.key).await.expect("the lock is held");
     let forced = cx.peer.force_release(&wanted.key).await.expect("force_release answers");

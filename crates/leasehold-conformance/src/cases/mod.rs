@@ -15,6 +15,7 @@ mod inspect;
 mod keys;
 mod metadata;
 mod ownership;
+mod runtimes;
 mod steal;
 mod wakeups;
 
@@ -81,7 +82,7 @@ macro_rules! group {
 }
 use group;
 
-const GROUPS: [&[Case]; 13] = [
+const GROUPS: [&[Case]; 14] = [
     exclusion::CASES,
     expiry::CASES,
     ownership::CASES,
@@ -95,6 +96,7 @@ const GROUPS: [&[Case]; 13] = [
     errors::CASES,
     wakeups::CASES,
     metadata::CASES,
+    runtimes::CASES,
 ];
 
 #[cfg(test)]
@@ -125,6 +127,7 @@ mod tests {
             "keys",
             "metadata",
             "ownership",
+            "runtimes",
             "steal",
             "wakeups",
         ];

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireRequest, Key, Steal};
+use leasehold::backend::AcquireRequest;
+use leasehold::{Key, Steal};
 
 use super::context::{
     Context, LONG, extended, granted, holder, not_extended, not_released, refused, released, request,
@@ -22,10 +23,10 @@ group!("steal":
 );
 
 fn named(key: &Key, name: &str, steal: Steal) -> AcquireRequest {
-    AcquireRequest { holder: holder(name), steal, ..request(key, LONG) }
+    request(key, LONG).with_holder(holder(name)).with_steal(steal)
 }
 
-const SAME_HOLDER: Steal = Steal::NEVER.from_same_holder();
+const SAME_HOLDER: Steal = Steal::NEVER.with_same_holder();
 
 async fn never_without_permission(cx: &Context) {
     let key = cx.key("kept");
@@ -53,7 +54,7 @@ async fn held_longer_than_takes_a_stuck_lock(cx: &Context) {
     let key = cx.key("stuck");
     granted(&cx.backend, &named(&key, "stuck", Steal::NEVER)).await;
     cx.pass(300).await;
-    let steal = Steal::NEVER.held_longer_than(Duration::from_millis(100));
+    let steal = Steal::NEVER.with_held_longer_than(Duration::from_millis(100));
     let thief = granted(&cx.peer, &named(&key, "thief", steal)).await;
     assert_eq!(cx.record(&key).await.map(|record| record.lock_id), Some(thief.lock_id));
 }
@@ -61,10 +62,10 @@ async fn held_longer_than_takes_a_stuck_lock(cx: &Context) {
 async fn held_longer_than_leaves_a_fresh_lock(cx: &Context) {
     let key = cx.key("fresh");
     granted(&cx.backend, &named(&key, "busy", Steal::NEVER)).await;
-    let steal = Steal::NEVER.held_longer_than(Duration::from_secs(30));
+    let steal = Steal::NEVER.with_held_longer_than(Duration::from_secs(30));
     refused(&cx.peer, &named(&key, "thief", steal)).await;
     // A limit beyond what a store's integers hold is a limit that is never reached.
-    let steal = Steal::NEVER.held_longer_than(Duration::MAX);
+    let steal = Steal::NEVER.with_held_longer_than(Duration::MAX);
     refused(&cx.peer, &named(&key, "thief", steal)).await;
 }
 
@@ -73,7 +74,7 @@ async fn an_extend_does_not_make_a_stuck_lock_fresh(cx: &Context) {
     let stuck = granted(&cx.backend, &named(&key, "stuck", Steal::NEVER)).await;
     cx.pass(300).await;
     extended(&cx.backend, &stuck.lock_id, LONG).await;
-    let steal = Steal::NEVER.held_longer_than(Duration::from_millis(200));
+    let steal = Steal::NEVER.with_held_longer_than(Duration::from_millis(200));
     granted(&cx.peer, &named(&key, "thief", steal)).await;
 }
 

@@ -1,8 +1,9 @@
 //! Those who wait are woken, and those who lost their lock are told.
 
-use leasehold::{AcquireRequest, Event, LockId, Loss, Operation, Steal, Subscription, Topic};
+use leasehold::backend::{Event, Subscription, Topic};
+use leasehold::{Fence, Key, Loss, Operation, Steal};
 
-use super::context::{Context, LONG, PATIENCE, event, granted, released, request, silent};
+use super::context::{Context, EVENT_TIMEOUT, LONG, event, granted, released, request, silent};
 use super::group;
 
 group!("wakeups":
@@ -17,19 +18,20 @@ group!("wakeups":
     a_guard_hears_that_its_lock_was_taken,
 );
 
-/// Waits until `subscription` says that `lock_id` is dead, and how that came about.
-async fn told(subscription: &mut Subscription, lock_id: LockId) -> Loss {
-    let told = async {
+/// Waits until `subscription` says that the lock of `key` with this fence is dead, and how that
+/// came about.
+async fn loss_of(subscription: &mut Subscription, lock: (&Key, Fence)) -> Loss {
+    let loss = async {
         loop {
             match subscription.next().await {
                 // Other cases may use the same server, and this topic is about every key.
-                Some(Event::Taken { lock_id: dead, how }) if dead == lock_id => return how,
+                Some(Event::Taken { key, fence, how }) if (&key, fence) == lock => return how,
                 Some(_) => {}
                 None => panic!("the subscription was closed"),
             }
         }
     };
-    tokio::time::timeout(PATIENCE, told).await.expect("the holder is told within five seconds")
+    tokio::time::timeout(EVENT_TIMEOUT, loss).await.expect("the holder is told within five seconds")
 }
 
 async fn release_wakes_a_subscriber_on_the_peer(cx: &Context) {
@@ -80,9 +82,9 @@ async fn steal_tells_the_victim(cx: &Context) {
     let key = cx.key("stolen");
     let mut taken = cx.backend.subscribe(Topic::Taken).await.expect("subscribe answers");
     let victim = cx.take(&key, LONG).await;
-    let thief = AcquireRequest { steal: Steal::NEVER.from_same_holder(), ..request(&key, LONG) };
+    let thief = request(&key, LONG).with_steal(Steal::NEVER.with_same_holder());
     granted(&cx.peer, &thief).await;
-    assert_eq!(told(&mut taken, victim.lock_id).await, Loss::Stolen);
+    assert_eq!(loss_of(&mut taken, (&key, victim.fence)).await, Loss::Stolen);
 }
 
 async fn force_release_wakes_and_tells(cx: &Context) {
@@ -94,7 +96,7 @@ async fn force_release_wakes_and_tells(cx: &Context) {
     let mut freed = cx.backend.subscribe(Topic::Freed(&key)).await.expect("subscribe answers");
     let victim = cx.take(&key, LONG).await;
     cx.peer.force_release(&key).await.expect("force_release answers");
-    assert_eq!(told(&mut taken, victim.lock_id).await, Loss::ForceReleased);
+    assert_eq!(loss_of(&mut taken, (&key, victim.fence)).await, Loss::ForceReleased);
     assert!(matches!(event(&mut freed).await, Event::Freed | Event::Missed));
 }
 
@@ -140,7 +142,7 @@ async fn a_waiting_guard_gets_the_lock_that_a_peer_releases(cx: &Context) {
         // What is not pushed is found by looking.
         cx.pass(LONG / 10).await;
     }
-    let guard = tokio::time::timeout(PATIENCE, waiter).await.expect("it is woken within five seconds");
+    let guard = tokio::time::timeout(EVENT_TIMEOUT, waiter).await.expect("it is woken within five seconds");
     assert!(guard.expect("the task ends").expect("the lock is free").fence() > grant.fence);
 }
 
@@ -153,6 +155,6 @@ async fn a_guard_hears_that_its_lock_was_taken(cx: &Context) {
     let guard = locks.lock(&key).acquire().await.expect("the lock is free");
     cx.eventually("the keeper listens", || faults.answers(Operation::Subscribe) >= 1).await;
     cx.peer.force_release(&key).await.expect("force_release answers");
-    let loss = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is told within five seconds");
+    let loss = tokio::time::timeout(EVENT_TIMEOUT, guard.lost()).await.expect("it is told within five seconds");
     assert_eq!(loss, Loss::ForceReleased);
 }

@@ -6,21 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::{Backend, Key, Locks, LocksBuilder, Timestamp};
+use leasehold::backend::Backend;
+use leasehold::{Key, Locks, LocksBuilder, Timestamp};
 
 pub use ready_made::{ManualHarness, RealHarness};
 
 /// A store under test, fresh for each case.
 ///
-/// [`ManualHarness`] and [`RealHarness`] serve most stores; implement the trait when yours needs more, for instance a
-/// server that goes away with the harness.
+/// [`ManualHarness`] and [`RealHarness`] serve most stores; implement the trait when yours needs
+/// more, for instance a server that goes away with the harness.
 #[async_trait]
 pub trait Harness: Send + Sync + 'static {
     /// The store.
     fn backend(&self) -> Arc<dyn Backend>;
 
-    /// Another handle on the same store that shares nothing with the first one in this process: what another
-    /// program would have.
+    /// Another handle on the same store that shares nothing with the first one in this process:
+    /// what another program would have.
     fn peer(&self) -> Arc<dyn Backend>;
 
     /// What all keys of this harness start with, so that cases that share a server do not meet. See
@@ -33,14 +34,14 @@ pub trait Harness: Send + Sync + 'static {
     /// Lets `time` pass on the store's clock: moves a manual clock, sleeps for a real one.
     async fn pass(&self, time: Duration);
 
-    /// How far [`now`](Harness::now) may be from the store's clock, in either direction. Checks of times allow for
-    /// it. Zero is right for a manual clock.
+    /// How far [`now`](Harness::now) may be from the store's clock, in either direction. Checks of
+    /// times allow for it. Zero is right for a manual clock.
     fn clock_slack(&self) -> Duration {
         Duration::from_millis(50)
     }
 
-    /// Makes a handle on `store`, one of this harness's or a layer around it. A harness with a manual clock gives the
-    /// handle that clock.
+    /// Makes a handle on `store`, one of this harness's or a layer around it. A harness with a
+    /// manual clock gives the handle that clock.
     fn locks(&self, store: Arc<dyn Backend>) -> LocksBuilder {
         Locks::builder(store)
     }
@@ -55,7 +56,8 @@ pub trait Harness: Send + Sync + 'static {
     }
 }
 
-/// A namespace that no other harness has, on however many machines: `c-` and 16 random letters and digits, and a colon.
+/// A namespace that no other harness has, on however many machines: `c-` and 16 random letters and
+/// digits, and a colon.
 pub fn unique_namespace() -> String {
     let random: String = std::iter::repeat_with(fastrand::alphanumeric).take(16).collect();
     format!("c-{random}:")

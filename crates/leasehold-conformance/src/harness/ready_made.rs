@@ -3,11 +3,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::{Backend, Locks, LocksBuilder, ManualClock, Timestamp};
+use leasehold::backend::Backend;
+use leasehold::testing::ManualClock;
+use leasehold::{Locks, LocksBuilder, Timestamp};
 
 use super::{Harness, unique_namespace};
 
-/// A store whose time is a [`ManualClock`]: no case ever sleeps, and times are checked to the millisecond.
+/// A store whose time is a [`ManualClock`]: no case ever sleeps, and times are checked to the
+/// millisecond.
 #[derive(Debug)]
 pub struct ManualHarness {
     backend: Arc<dyn Backend>,
@@ -56,7 +59,8 @@ impl Harness for ManualHarness {
     }
 }
 
-/// A store on this host's clock, such as a server on this machine: cases sleep where time must pass.
+/// A store on this host's clock, such as a server on this machine: cases sleep where time must
+/// pass.
 #[derive(Debug)]
 pub struct RealHarness {
     backend: Arc<dyn Backend>,
@@ -76,7 +80,8 @@ impl RealHarness {
         Self { backend, peer, namespace: unique_namespace(), kept: None }
     }
 
-    /// Keeps something for as long as the harness and its handles live: the directory or the server of the store.
+    /// Keeps something for as long as the harness and its handles live: the directory or the server
+    /// of the store.
     #[must_use]
     pub fn keeping(mut self, kept: impl fmt::Debug + Send + Sync + 'static) -> Self {
         self.kept = Some(Box::new(kept));

@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use super::state::KeyState;
 use super::{Event, Violation, What};
 
-/// What a history without violations amounts to, so that a test can tell that something happened at all.
+/// What a history without violations amounts to, so that a test can tell that something happened at
+/// all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Grants.
@@ -20,10 +21,11 @@ pub struct Summary {
 
 /// Checks a history, of however many keys.
 ///
-/// A client holds a key from when the grant was answered to the earliest of: a release was sent, a loss was noticed,
-/// the deadline. No two may hold a key at once, nor may a lock be given away before the tolerance is over, unless a
-/// steal or a forced release was under way. Fences are unique, and in the order of grants that did not overlap. A lock
-/// is released at most once, and once released or taken by somebody else it stays dead.
+/// A client holds a key from when the grant was answered to the earliest of: a release was sent, a
+/// loss was noticed, the deadline. No two may hold a key at once, nor may a lock be given away
+/// before the tolerance is over, unless a steal or a forced release was under way. Fences are
+/// unique, and in the order of grants that did not overlap. A lock is released at most once, and
+/// once released or taken by somebody else it stays dead.
 ///
 /// # Errors
 ///

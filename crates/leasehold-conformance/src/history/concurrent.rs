@@ -1,7 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Acquire, AcquireRequest, Backend, Error, Extend, Holder, Key, LockId, Release, Steal, Timestamp, Ttl};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Extend, Release};
+use leasehold::{Error, Holder, Key, LockId, Steal, Timestamp, Ttl};
 
 use super::{History, Summary, What, check};
 use crate::Harness;
@@ -45,15 +46,15 @@ impl HistoryOptions {
     }
 }
 
-/// Lets several clients fight for a few keys through both handles, with locks that are extended, abandoned, stolen and
-/// released by force, and checks what they saw.
+/// Lets several clients fight for a few keys through both handles, with locks that are extended,
+/// abandoned, stolen and released by force, and checks what they saw.
 ///
 /// # Errors
 ///
 /// An error of the store, the violations found, or that next to nothing happened.
 pub async fn concurrent(harness: Arc<dyn Harness>, options: &HistoryOptions) -> Result<Summary, String> {
-    // The time of the history is the store's, so that deadlines follow a manual clock too. A real clock may be set
-    // back; the history's must not be.
+    // The time of the history is the store's, so that deadlines follow a manual clock too. A real
+    // clock may be set back; the history's must not be.
     let (clock, started) = (harness.clone(), harness.now());
     let highest = std::sync::atomic::AtomicU64::new(0);
     let history = History::with_clock(move || {
@@ -124,11 +125,11 @@ impl Client {
     async fn acquire(&self, key: Key, holder: &Holder) -> Result<Option<Held>, Error> {
         let may_steal = percent(self.options.steals);
         let (id, ttl) = (LockId::random()?, self.ttl()?);
-        let request = AcquireRequest {
-            holder: holder.clone(),
-            steal: if may_steal { Steal::NEVER.from_same_holder() } else { Steal::NEVER },
-            ..AcquireRequest::new(key.clone(), id, ttl)
-        };
+        let request = AcquireRequest::new(key.clone(), id, ttl).with_holder(holder.clone()).with_steal(if may_steal {
+            Steal::NEVER.with_same_holder()
+        } else {
+            Steal::NEVER
+        });
         let deadline = self.deadline(ttl);
         let held = Held { key, id, deadline };
         self.record(&held, What::AcquireSent { may_steal });
@@ -137,14 +138,16 @@ impl Client {
                 self.record(&held, What::Granted { fence: grant.fence.get(), deadline });
                 Ok(Some(held))
             }
-            Acquire::Held(_) => {
+            // Whatever else it may be, it is no grant.
+            _ => {
                 self.record(&held, What::Held);
                 Ok(None)
             }
         }
     }
 
-    /// Works for a while, extending now and then, and releases, even when the deadline has passed meanwhile.
+    /// Works for a while, extending now and then, and releases, even when the deadline has passed
+    /// meanwhile.
     async fn hold(&self, mut held: Held) -> Result<(), Error> {
         for _ in 0..fastrand::u32(0..4) {
             self.pause(10).await;

@@ -2,19 +2,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorCode, Fault, FaultLayer, Faults, Guard, Locks, Operation};
+use leasehold::testing::{Fault, FaultLayer, Faults};
+use leasehold::{ErrorCode, Guard, Locks, Operation};
 
 use super::{History, Summary, What, check};
 use crate::Harness;
 
-/// How long the guards fight. Losses take the ttl and the tolerance each, so less would show little.
+/// How long the guards fight. Losses take the ttl and the tolerance each, so less would show
+/// little.
 const DURATION: Duration = Duration::from_secs(10);
 const KEYS: usize = 2;
 const TASKS_OF_A_HANDLE: usize = 3;
 
-/// Lets the tasks of several handles fight for a few keys through guards, while calls to the store fail, hang and lose
-/// their answers and wake-ups are dropped, and checks what they saw: above all that every guard was told of its loss
-/// before anybody else was let in. Needs a store on a real clock.
+/// Lets the tasks of several handles fight for a few keys through guards, while calls to the store
+/// fail, hang and lose their answers and wake-ups are dropped, and checks what they saw: above all
+/// that every guard was told of its loss before anybody else was let in. Needs a store on a real
+/// clock.
 ///
 /// # Errors
 ///
@@ -27,7 +30,7 @@ pub async fn concurrent_guards(harness: Arc<dyn Harness>) -> Result<Summary, Str
     for store in [harness.backend(), harness.peer(), harness.backend()] {
         let (store, faults) = FaultLayer::new(store);
         let builder = harness.locks(Arc::new(store)).on_release_error(|_| {});
-        let locks = builder.operation_timeout(Duration::from_millis(150)).build();
+        let locks = builder.call_timeout(Duration::from_millis(150)).build();
         tasks.push(tokio::spawn(cause_trouble(faults, until)));
         for _ in 0..TASKS_OF_A_HANDLE {
             let contestant = Contestant {
@@ -89,10 +92,10 @@ impl Contestant {
         while Instant::now() < until {
             let key = self.harness.key(&format!("guards-{}", fastrand::usize(..KEYS)));
             let sent = self.history.now();
-            let patience = Duration::from_millis(fastrand::u64(1..400));
+            let timeout = Duration::from_millis(fastrand::u64(1..400));
             let request = self.locks.lock(&key).ttl(Duration::from_millis(300)).wait_forever();
             // Those that take too long are dropped in the middle of whatever they are doing.
-            let acquired = tokio::time::timeout(patience, request.acquire()).await;
+            let acquired = tokio::time::timeout(timeout, request.acquire()).await;
             let Ok(Ok(guard)) = acquired else { continue };
             self.history.record_at(sent, key.as_str(), &name(&guard), What::AcquireSent { may_steal: false });
             // A heartbeat has no deadline of its own: the hold ends when it is told so.
@@ -103,7 +106,8 @@ impl Contestant {
     }
 
     async fn hold(&self, guard: Guard) {
-        // Most are done soon; some work for so long that they would meet a rival if they were not told of a loss.
+        // Most are done soon; some work for so long that they would meet a rival if they were not
+        // told of a loss.
         let work = Duration::from_millis(if fastrand::u8(..6) == 0 { 2500 } else { fastrand::u64(0..40) });
         tokio::select! {
             biased;

@@ -1,4 +1,5 @@
-//! What concurrent clients saw, and whether a lock that keeps its promises can have let them see it.
+//! What concurrent clients saw, and whether a lock that keeps its promises can have let them see
+//! it.
 
 mod check;
 mod concurrent;
@@ -17,12 +18,12 @@ pub use concurrent::{HistoryOptions, concurrent};
 pub use guards::concurrent_guards;
 pub use violation::Violation;
 
-/// Something a client did or learnt, and when. One line of JSON each is a good form for histories of several
-/// processes; the clock must then be one that they share.
+/// Something a client did or learnt, and when. One line of JSON each is a good form for histories
+/// of several processes; the clock must then be one that they share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Nanoseconds on a monotonic clock. What is sent carries a time before the sending, an answer one after it
-    /// arrived.
+    /// Nanoseconds on a monotonic clock. What is sent carries a time before the sending, an answer
+    /// one after it arrived.
     pub at: u64,
     /// Which key.
     pub key: String,
@@ -91,7 +92,8 @@ impl History {
         Self::with_clock(move || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// An empty history on another clock, such as the manual one that the store runs on. It must never go back.
+    /// An empty history on another clock, such as the manual one that the store runs on. It must
+    /// never go back.
     pub fn with_clock(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { clock: Arc::new(clock), events: Arc::default() }
     }

@@ -5,8 +5,8 @@ use leasehold::TIME_TOLERANCE;
 
 use super::{Violation, What};
 
-/// The store's clock counts whole milliseconds and is not the clock of the history, so that a grant may seem this much
-/// earlier than it was.
+/// The store's clock counts whole milliseconds and is not the clock of the history, so that a grant
+/// may seem this much earlier than it was.
 const SLACK: Duration = Duration::from_millis(50);
 
 /// What is known of one key at one point of the history.
@@ -14,7 +14,8 @@ const SLACK: Duration = Duration::from_millis(50);
 pub(super) struct KeyState {
     locks: BTreeMap<String, Lock>,
     fences: BTreeSet<u64>,
-    /// Steals and forced releases that were sent and not answered: any lock may be ended by one of them.
+    /// Steals and forced releases that were sent and not answered: any lock may be ended by one of
+    /// them.
     interventions: u32,
 }
 
@@ -33,7 +34,8 @@ struct Lock {
     released: bool,
     /// A higher fence was granted to somebody else.
     superseded: bool,
-    /// A steal or a forced release that was under way at some moment since it was asked for may have ended it.
+    /// A steal or a forced release that was under way at some moment since it was asked for may
+    /// have ended it.
     intervened: bool,
     /// It was dead when its latest extend was sent.
     extend_too_late: bool,

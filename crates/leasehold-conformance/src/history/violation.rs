@@ -52,7 +52,8 @@ pub enum Violation {
         /// The lock.
         lock: String,
     },
-    /// A lock that was released, or that somebody else was granted meanwhile, was extended or released.
+    /// A lock that was released, or that somebody else was granted meanwhile, was extended or
+    /// released.
     Resurrected {
         /// The key.
         key: String,

@@ -7,7 +7,8 @@ use super::ModelConfig;
 
 /// Keys in play.
 pub(super) const KEYS: usize = 2;
-/// Lock ids in play for each key. A command names a slot, so that a sequence with commands left out is still one.
+/// Lock ids in play for each key. A command names a slot, so that a sequence with commands left out
+/// is still one.
 pub(super) const SLOTS: usize = 3;
 /// Holders in play.
 pub(super) const HOLDERS: usize = 2;
@@ -45,7 +46,8 @@ pub(super) enum Advance {
     By(Duration),
     /// To when the key's lock expires, and the milliseconds on top.
     ToExpiry(u64),
-    /// To just before the key's lock is free, and the milliseconds on top: at 1 nobody holds it any more.
+    /// To just before the key's lock is free, and the milliseconds on top: at 1 nobody holds it any
+    /// more.
     ToFree(u64),
 }
 

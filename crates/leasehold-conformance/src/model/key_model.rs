@@ -1,6 +1,5 @@
-use leasehold::{
-    Acquire, AcquireRequest, Contention, Extend, Fence, ForceRelease, Grant, LockId, Record, Release, Timestamp, Ttl,
-};
+use leasehold::backend::{Acquire, AcquireRequest, Extend, ForceRelease, Record, Release};
+use leasehold::{Contention, Fence, Grant, LockId, Timestamp, Ttl};
 
 /// When something happened by the store's clock: at some moment between the two, both included.
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +48,12 @@ const TOLERANCE_MILLIS: u64 = 1000;
 
 /// The lock of one key, as the rules have it: the record, and the highest fence ever granted.
 ///
-/// It does its own arithmetic: a mistake in what the library's stores share must not be shared by their judge.
+/// It does its own arithmetic: a mistake in what the library's stores share must not be shared by
+/// their judge.
 ///
-/// Each method is given an answer of the store and when it was given. It tells whether the rules allow the answer, and
-/// takes over what the rules leave to the store: the fence, the exact time, and on which side of an edge that lies
-/// within the interval the answer was given.
+/// Each method is given an answer of the store and when it was given. It tells whether the rules
+/// allow the answer, and takes over what the rules leave to the store: the fence, the exact time,
+/// and on which side of an edge that lies within the interval the answer was given.
 #[derive(Clone, Debug, Default)]
 pub struct KeyModel {
     record: Option<Record>,
@@ -99,7 +99,8 @@ impl KeyModel {
                     if *grant == old.grant() {
                         return Ok(());
                     }
-                    // The time of the first grant may have passed within the interval: then this is a new one.
+                    // The time of the first grant may have passed within the interval: then this is
+                    // a new one.
                     return match live {
                         Truth::Either => self.grant(request, at, grant),
                         _ => Err(format!("a repeated acquire got {grant:?}, not {:?} again", old.grant())),
@@ -110,6 +111,7 @@ impl KeyModel {
                 }
                 self.grant(request, at, grant)
             }
+            other => Err(format!("an answer that the model does not know: {other:?}")),
         }
     }
 
@@ -118,7 +120,7 @@ impl KeyModel {
         if request.steal.same_holder() && old.holder.as_ref() == Some(&request.holder) {
             return Truth::Yes;
         }
-        let Some(limit) = request.steal.stuck_after() else { return Truth::No };
+        let Some(limit) = request.steal.held_longer_than() else { return Truth::No };
         Truth::within(at, |now| {
             let held_for = now.as_millis().saturating_sub(old.acquired_at.as_millis());
             u128::from(held_for) > limit.as_millis()
@@ -162,15 +164,8 @@ impl KeyModel {
             return Err(format!("expires_at {:?} is not {:?} after {at:?}", grant.expires_at, request.ttl));
         }
         self.last_fence = Some(grant.fence);
-        self.record = Some(Record {
-            key: request.key.clone(),
-            lock_id: grant.lock_id,
-            fence: grant.fence,
-            acquired_at: grant.acquired_at,
-            expires_at: grant.expires_at,
-            holder: Some(request.holder.clone()),
-            metadata: request.metadata.clone(),
-        });
+        let record = Record::new(request.key.clone(), grant);
+        self.record = Some(record.with_holder(Some(request.holder.clone())).with_metadata(request.metadata.clone()));
         Ok(())
     }
 
@@ -243,6 +238,7 @@ impl KeyModel {
         let ended = match answer {
             ForceRelease::Released(record) => Some(record),
             ForceRelease::Absent => None,
+            other => return Err(format!("an answer that the model does not know: {other:?}")),
         };
         self.lookup(None, at, ended)?;
         self.record = None;
@@ -253,7 +249,8 @@ impl KeyModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leasehold::{Absence, Key};
+    use leasehold::Key;
+    use leasehold::backend::Absence;
 
     fn at(earliest: u64, latest: u64) -> Interval {
         Interval { earliest: Timestamp::from_millis(earliest), latest: Timestamp::from_millis(latest) }
@@ -264,12 +261,12 @@ mod tests {
         let mut model = KeyModel::new(true);
         let ttl = Ttl::from_millis(1000).unwrap();
         let request = AcquireRequest::new(Key::new("key").unwrap(), LockId::random().unwrap(), ttl);
-        let grant = Grant {
-            lock_id: request.lock_id,
-            fence: Fence::new(100_000).unwrap(),
-            acquired_at: Timestamp::from_millis(10_000),
-            expires_at: Timestamp::from_millis(11_000),
-        };
+        let grant = Grant::new(
+            request.lock_id,
+            Fence::new(100_000).unwrap(),
+            Timestamp::from_millis(10_000),
+            Timestamp::from_millis(11_000),
+        );
         model.acquire(&request, at(10_000, 10_000), &Acquire::Granted(grant)).unwrap();
         (model, request.lock_id)
     }
@@ -298,12 +295,12 @@ mod tests {
         let low = |floored| {
             let ttl = Ttl::from_millis(1000).unwrap();
             let request = AcquireRequest::new(Key::new("key").unwrap(), LockId::random().unwrap(), ttl);
-            let grant = Grant {
-                lock_id: request.lock_id,
-                fence: Fence::new(1).unwrap(),
-                acquired_at: Timestamp::from_millis(10_000),
-                expires_at: Timestamp::from_millis(11_000),
-            };
+            let grant = Grant::new(
+                request.lock_id,
+                Fence::new(1).unwrap(),
+                Timestamp::from_millis(10_000),
+                Timestamp::from_millis(11_000),
+            );
             KeyModel::new(floored).acquire(&request, at(10_000, 10_000), &Acquire::Granted(grant))
         };
         assert!(low(true).is_err());

@@ -1,10 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{
-    AcquireRequest, Backend, Error, Holder, Key, ListRequest, LockId, LookupBy, Metadata, Steal, TIME_TOLERANCE,
-    Timestamp, Ttl,
-};
+use leasehold::backend::{AcquireRequest, Backend, LookupBy};
+use leasehold::{Error, Holder, Key, ListRequest, LockId, Metadata, Steal, TIME_TOLERANCE, Timestamp, Ttl};
 
 use super::command::{Action, Advance, Command, KEYS, SLOTS, Stealing};
 use super::{Interval, KeyModel, ModelConfig};
@@ -17,7 +15,8 @@ struct Subject {
     model: KeyModel,
 }
 
-/// Runs `commands` against the store on fresh keys. Stops at the first answer that the model does not allow.
+/// Runs `commands` against the store on fresh keys. Stops at the first answer that the model does
+/// not allow.
 pub(super) async fn run(
     harness: &dyn Harness,
     config: &ModelConfig,
@@ -57,7 +56,8 @@ pub(super) async fn run(
 
 fn distance(now: Timestamp, advance: Advance, subject: &Subject) -> Duration {
     let expires_at = subject.model.record().map_or(now, |record| record.expires_at);
-    // One millisecond early, so that the offsets land on both sides of the edge and on the edge itself.
+    // One millisecond early, so that the offsets land on both sides of the edge and on the edge
+    // itself.
     let edge = |past: Duration, millis: u64| {
         (expires_at + past + Duration::from_millis(millis)).since(now).saturating_sub(Duration::from_millis(1))
     };
@@ -119,19 +119,18 @@ async fn apply(
     }
 }
 
-/// The metadata tells the slot and the holder, so that a record put together from two requests is noticed.
+/// The metadata tells the slot and the holder, so that a record put together from two requests is
+/// noticed.
 fn request(key: &Key, lock_id: LockId, ttl: u64, holder: usize, steal: Stealing) -> Result<AcquireRequest, Error> {
     let steal = match steal {
         Stealing::Never => Steal::NEVER,
-        Stealing::SameHolder => Steal::NEVER.from_same_holder(),
-        Stealing::HeldLongerThan(millis) => Steal::NEVER.held_longer_than(Duration::from_millis(millis)),
+        Stealing::SameHolder => Steal::NEVER.with_same_holder(),
+        Stealing::HeldLongerThan(millis) => Steal::NEVER.with_held_longer_than(Duration::from_millis(millis)),
     };
-    Ok(AcquireRequest {
-        holder: Holder::new(&format!("holder-{holder}"))?,
-        metadata: Metadata::new(serde_json::json!({"lock": lock_id.hash_id(), "holder": holder, "ttl": ttl}))?,
-        steal,
-        ..AcquireRequest::new(key.clone(), lock_id, Ttl::from_millis(ttl)?)
-    })
+    Ok(AcquireRequest::new(key.clone(), lock_id, Ttl::from_millis(ttl)?)
+        .with_holder(Holder::new(&format!("holder-{holder}"))?)
+        .with_metadata(Metadata::new(serde_json::json!({"lock": lock_id.hash_id(), "holder": holder, "ttl": ttl}))?)
+        .with_steal(steal))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]

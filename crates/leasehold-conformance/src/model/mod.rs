@@ -53,7 +53,8 @@ impl ModelConfig {
     }
 }
 
-/// Runs random commands against the store and the model in lock step, on two keys and through both handles.
+/// Runs random commands against the store and the model in lock step, on two keys and through both
+/// handles.
 ///
 /// # Errors
 ///
@@ -65,7 +66,8 @@ pub async fn agree(harness: Arc<dyn Harness>, config: &ModelConfig) -> Result<()
         let mut runner = TestRunner::new(Config {
             cases: config.sequences,
             failure_persistence: None,
-            // Sequences that wait for a real clock are slow to try again; a longer counterexample is good enough.
+            // Sequences that wait for a real clock are slow to try again; a longer counterexample
+            // is good enough.
             max_shrink_time: 20_000,
             ..Config::default()
         });

@@ -4,17 +4,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold::{Error, Publisher};
+use leasehold::Error;
+use leasehold::backend::Publisher;
 
-use super::lines;
-use super::links::{ENDED, Gone, Links};
+use super::pending::{ENDED, Gone, Pending};
+use super::pipes;
 use super::wire::{Answer, Call, Request};
 
 /// The other process and the pipes to it. It ends when this is dropped.
 pub(super) struct Connection {
     child: Mutex<Child>,
     requests: Sender<String>,
-    links: Arc<Mutex<Links>>,
+    pending: Arc<Mutex<Pending>>,
     next_id: AtomicU64,
 }
 
@@ -25,8 +26,8 @@ impl Connection {
         if connected.is_err() {
             end(&mut child);
         }
-        let (requests, links) = connected?;
-        Ok(Self { child: Mutex::new(child), requests, links, next_id: AtomicU64::new(0) })
+        let (requests, pending) = connected?;
+        Ok(Self { child: Mutex::new(child), requests, pending, next_id: AtomicU64::new(0) })
     }
 
     pub(super) fn process_id(&self) -> u32 {
@@ -43,17 +44,17 @@ impl Connection {
     }
 
     pub(super) async fn call(&self, id: u64, call: Call) -> Result<Result<Answer, Error>, Gone> {
-        let answer = lock(&self.links).await_answer(id)?;
+        let answer = lock(&self.pending).await_answer(id)?;
         self.send(&Request { id, call });
-        answer.await.map_err(|_| lock(&self.links).why_gone())
+        answer.await.map_err(|_| lock(&self.pending).why_gone())
     }
 
     pub(super) fn listen(&self, id: u64, publisher: Publisher) {
-        lock(&self.links).listen(id, publisher);
+        lock(&self.pending).listen(id, publisher);
     }
 
     pub(super) fn unsubscribe(&self, id: u64) {
-        lock(&self.links).forget(id);
+        lock(&self.pending).forget(id);
         self.send(&Request { id, call: Call::Unsubscribe });
     }
 
@@ -61,7 +62,7 @@ impl Connection {
         match serde_json::to_string(request) {
             // If the writer is gone, it has told all who wait.
             Ok(line) => drop(self.requests.send(line)),
-            Err(_) => lock(&self.links).forget(request.id),
+            Err(_) => lock(&self.pending).forget(request.id),
         }
     }
 }
@@ -72,24 +73,25 @@ impl Drop for Connection {
     }
 }
 
-fn connect(child: &mut Child) -> io::Result<(Sender<String>, Arc<Mutex<Links>>)> {
+fn connect(child: &mut Child) -> io::Result<(Sender<String>, Arc<Mutex<Pending>>)> {
     let no_pipe = || io::Error::other("the process has no pipes");
     let (input, output) = (child.stdin.take().ok_or_else(no_pipe)?, child.stdout.take().ok_or_else(no_pipe)?);
-    let links = Arc::new(Mutex::new(Links::default()));
-    let (heard, ended, unheard) = (links.clone(), links.clone(), links.clone());
+    let pending = Arc::new(Mutex::new(Pending::default()));
+    let (heard, ended, unheard) = (pending.clone(), pending.clone(), pending.clone());
     let each = move |line: &str| {
         let reply = serde_json::from_str(line)?;
         lock(&heard).deliver(reply);
         Ok(())
     };
-    lines::read(BufReader::new(output), each, move |failed| {
+    pipes::read(BufReader::new(output), each, move |failed| {
         lock(&ended).close(if failed.is_some() { "the process of the store sent what is no answer" } else { ENDED });
     })?;
-    let requests = lines::write(input, move || lock(&unheard).close(ENDED))?;
-    Ok((requests, links))
+    let requests = pipes::write(input, move || lock(&unheard).close(ENDED))?;
+    Ok((requests, pending))
 }
 
-/// Kills the process, and waits so that it does not stay as a zombie; a killed process takes no time to speak of.
+/// Kills the process, and waits so that it does not stay as a zombie; a killed process takes no
+/// time to speak of.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();

@@ -1,14 +1,18 @@
-//! A store in another process, so that a suite proves what holds between processes and not only between handles.
+//! A store in another process, so that a suite proves what holds between processes and not only
+//! between handles.
 //!
-//! The other process [serves](serve()) its store on its standard input and output, one line of JSON for each request and
-//! answer; [`Peer`] starts it and is a [`Backend`](leasehold::Backend) like any other. The easiest other process is the
-//! test itself, started a second time:
+//! The other process [serves](serve()) its store on its standard input and output, one line of JSON
+//! for each request and answer; [`Peer`] starts it and is a
+//! [`Backend`](leasehold::backend::Backend) like any other. The easiest other process is the test
+//! itself, started a second time:
 //!
 //! ```no_run
 //! use std::process::{Command, ExitCode};
 //! use std::sync::Arc;
 //!
-//! use leasehold::{Backend, Error, Memory};
+//! use leasehold::backend::Backend;
+//! use leasehold::memory::Memory;
+//! use leasehold::Error;
 //! use leasehold_conformance::{RealHarness, Suite, remote, runner};
 //!
 //! const SERVE: &str = "LEASEHOLD_CONFORMANCE_SERVE";
@@ -41,13 +45,13 @@
 //! }
 //! ```
 //!
-//! Everything a store is asked and answers arrives as it was sent. Of an error arrive its code, message, hint, operation,
-//! whether the outcome is unknown, and its source as text.
+//! Everything a store is asked and answers arrives as it was sent. Of an error arrive its code,
+//! message, hint, operation, whether the outcome is unknown, and its source as text.
 
 mod connection;
-mod lines;
-mod links;
 mod peer;
+mod pending;
+mod pipes;
 mod serve;
 mod wire;
 

@@ -3,13 +3,14 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use async_trait::async_trait;
-use leasehold::{
-    Acquire, AcquireRequest, Backend, Capabilities, Error, ErrorCode, Extend, ForceRelease, Key, ListPage, ListRequest,
-    LockId, LookupBy, Operation, Record, Release, Subscription, Topic, Ttl,
+use leasehold::backend::{
+    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
+    Subscription, Topic,
 };
+use leasehold::{Error, ErrorCode, Key, ListRequest, LockId, Operation, Ttl};
 
 use super::connection::Connection;
-use super::links::Gone;
+use super::pending::Gone;
 use super::wire::{Answer, Call};
 
 /// A reader that falls this far behind is told that it missed some events.
@@ -17,11 +18,13 @@ const BACKLOG: usize = 1024;
 
 /// A store in another process that [serves](super::serve()) it.
 ///
-/// Clones and forks share the process; any number of calls may be under way at once. The process is killed when the last
-/// of them is dropped, which subscriptions do not prevent, and ends by itself if this process dies first.
+/// Clones share the process; any number of calls may be under way at once. The process is killed
+/// when the last of them is dropped, which subscriptions do not prevent, and ends by itself if this
+/// process dies first.
 ///
-/// Once the other process is gone, every call fails with [`ServiceUnavailable`](ErrorCode::ServiceUnavailable), its
-/// outcome unknown, and every subscription ends.
+/// Once the other process is gone, every call fails with
+/// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable), its outcome unknown, and every
+/// subscription ends.
 #[derive(Clone)]
 pub struct Peer {
     connection: Arc<Connection>,
@@ -29,11 +32,11 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts a process with pipes for its standard input and output, and waits until it serves. What it writes to
-    /// standard error goes where `command` says.
+    /// Starts a process with pipes for its standard input and output, and waits until it serves.
+    /// What it writes to standard error goes where `command` says.
     ///
-    /// Cancel-safe: the process is killed when the future is dropped. A process that neither serves nor ends is waited
-    /// for without end.
+    /// Cancel-safe: the process is killed when the future is dropped. A process that neither serves
+    /// nor ends is waited for without end.
     ///
     /// # Errors
     ///
@@ -109,6 +112,7 @@ impl Backend for Peer {
         let call = match by {
             LookupBy::Key(key) => Call::LookupKey(key.clone()),
             LookupBy::Id(id) => Call::LookupId(*id),
+            _ => return Err(confused(Operation::Lookup)),
         };
         match self.ask(Operation::Lookup, call).await? {
             Answer::Lookup(found) => Ok(found.map(|found| found.0)),
@@ -118,9 +122,7 @@ impl Backend for Peer {
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
         match self.ask(Operation::List, Call::List(request.clone())).await? {
-            Answer::List(listed, next) => {
-                Ok(ListPage { records: listed.into_iter().map(|listed| listed.0).collect(), next })
-            }
+            Answer::List(listed, next) => Ok(ListPage::new(listed.into_iter().map(|listed| listed.0).collect(), next)),
             _ => Err(confused(Operation::List)),
         }
     }
@@ -129,6 +131,7 @@ impl Backend for Peer {
         let key = match topic {
             Topic::Freed(key) => Some(key.clone()),
             Topic::Taken => None,
+            _ => return Err(confused(Operation::Subscribe)),
         };
         let id = self.connection.id();
         let connection = Arc::downgrade(&self.connection);
@@ -150,11 +153,6 @@ impl Backend for Peer {
             Answer::ForceRelease(answer) => Ok(answer),
             _ => Err(confused(Operation::ForceRelease)),
         }
-    }
-
-    /// Pipes have threads of their own, which no runtime can keep from working: the same connection will do.
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        Ok(Arc::new(self.clone()))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -3,15 +3,17 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use leasehold::{Backend, Error, ErrorCode, Key, LookupBy, Topic};
+use leasehold::backend::{Backend, LookupBy, Topic};
+use leasehold::{Error, ErrorCode, Key};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::lines;
+use super::pipes;
 use super::wire::{Answer, Call, Listed, Reply, Request, Said};
 
-/// Serves `store` to the [`Peer`](super::Peer) that started this process, on standard input and output, until the input
-/// ends, which it does when the process of the peer is gone. Nothing else may read the one or write to the other.
+/// Serves `store` to the [`Peer`](super::Peer) that started this process, on standard input and
+/// output, until the input ends, which it does when the process of the peer is gone. Nothing else
+/// may read the one or write to the other.
 ///
 /// Calls are carried out side by side, as they come in. One that panics is answered with
 /// [`Internal`](ErrorCode::Internal).
@@ -28,14 +30,14 @@ pub(super) async fn serve_on(
     input: impl BufRead + Send + 'static,
     output: impl Write + Send + 'static,
 ) -> io::Result<()> {
-    let replies = lines::write(output, || {})?;
+    let replies = pipes::write(output, || {})?;
     let (sender, mut requests) = unbounded_channel();
     let ended = sender.clone();
     let each = move |line: &str| {
         let request = serde_json::from_str::<Request>(line)?;
         sender.send(Ok(request)).map_err(|_| io::ErrorKind::BrokenPipe.into())
     };
-    lines::read(input, each, move |failed| {
+    pipes::read(input, each, move |failed| {
         if let Some(failed) = failed {
             let _ = ended.send(Err(failed));
         }
@@ -109,7 +111,8 @@ struct Caller {
 impl Caller {
     fn say(&mut self, said: Said) {
         self.answered = true;
-        // What cannot be written or is not read any more helps nobody; the end of the input will end this process.
+        // What cannot be written or is not read any more helps nobody; the end of the input will
+        // end this process.
         if let Ok(line) = serde_json::to_string(&Reply { id: self.id, said }) {
             let _ = self.replies.send(line);
         }
@@ -126,7 +129,8 @@ impl Caller {
 }
 
 impl Drop for Caller {
-    /// Only a panic or the end of everything keeps a call from its answer, and a peer must not wait for ever.
+    /// Only a panic or the end of everything keeps a call from its answer, and a peer must not wait
+    /// for ever.
     fn drop(&mut self) {
         if !self.answered {
             let error = Error::new(ErrorCode::Internal, "the store panicked").with_outcome_unknown();
@@ -140,7 +144,10 @@ mod tests {
     use std::io::{PipeReader, PipeWriter};
     use std::thread::JoinHandle;
 
-    use leasehold::{AcquireRequest, FaultLayer, LockId, Memory, Operation, Ttl};
+    use leasehold::backend::AcquireRequest;
+    use leasehold::memory::Memory;
+    use leasehold::testing::FaultLayer;
+    use leasehold::{LockId, Operation, Ttl};
 
     use super::*;
 
@@ -191,14 +198,14 @@ mod tests {
         served.send(1, Call::Unsubscribe);
         let lock_id = LockId::random().unwrap();
         served.send(3, Call::Acquire(AcquireRequest::new(key(), lock_id, Ttl::default())));
-        assert!(matches!(served.said(3), Said::Answer(Answer::Acquire(leasehold::Acquire::Granted(_)))));
+        assert!(matches!(served.said(3), Said::Answer(Answer::Acquire(leasehold::backend::Acquire::Granted(_)))));
         served.send(4, Call::Release(lock_id));
         let (mut answers, mut events) = (0, 0);
         for _ in 0..2 {
             let reply: Reply = serde_json::from_str(&served.replies.next().unwrap().unwrap()).unwrap();
             match (reply.id, reply.said) {
                 (4, Said::Answer(_)) => answers += 1,
-                (2, Said::Event(leasehold::Event::Freed)) => events += 1,
+                (2, Said::Event(leasehold::backend::Event::Freed)) => events += 1,
                 (id, _) => panic!("a reply to {id}"),
             }
         }

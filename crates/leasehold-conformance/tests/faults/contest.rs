@@ -1,16 +1,18 @@
-//! Clients that fight for a few keys at the store while something goes wrong, and start over where they were cut off.
+//! Clients that fight for a few keys at the store while something goes wrong, and start over where
+//! they were cut off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{Acquire, AcquireRequest, Error, Extend, Key, LockId, Ttl};
+use leasehold::backend::{Acquire, AcquireRequest, Extend};
+use leasehold::{Error, Key, LockId, Ttl};
 use leasehold_conformance::history::History;
+use test_support::{DEADLINE, connect, key};
 use tokio::time::sleep;
 
 use crate::recorder::Recorder;
-use crate::store::connect;
-use crate::support::{PATIENCE, assert_sound, key};
+use crate::support::assert_sound;
 
 const KEYS: usize = 3;
 const TTLS: [u64; 3] = [100, 300, 1500];
@@ -40,8 +42,9 @@ impl Contest {
         (0..KEYS).map(|number| key(&format!("contest-{number}")))
     }
 
-    /// Runs clients of `url` while `trouble` does to `servers` what it likes, on a thread of its own. Calls must fail, but
-    /// only with errors that pass. Afterwards every client gets each key once more, and the history is checked.
+    /// Runs clients of `url` while `trouble` does to `servers` what it likes, on a thread of its
+    /// own. Calls must fail, but only with errors that pass. Afterwards every client gets each key
+    /// once more, and the history is checked.
     pub(crate) async fn during<S: Send + Sync + 'static>(
         self,
         servers: S,
@@ -71,27 +74,28 @@ impl Contest {
         assert_ne!(self.progress.errors.load(Ordering::Relaxed), 0, "no call ever met any trouble: {summary:?}");
     }
 
+    /// Whether any call failed.
+    pub(crate) fn has_met_trouble(&self) -> bool {
+        self.progress.errors.load(Ordering::Relaxed) > 0
+    }
+
     /// Blocks until so many more locks were granted: what went wrong is over, or has not begun.
     #[track_caller]
     pub(crate) fn await_grants(&self, more: usize) {
-        await_more(&self.progress.grants, more, "nobody gets a lock any more");
+        await_more(&self.progress.grants, more, "more locks are granted");
     }
 
     /// Blocks until one more call has failed: what went wrong was felt.
     #[track_caller]
     pub(crate) fn await_error(&self) {
-        await_more(&self.progress.errors, 1, "nobody meets any trouble");
+        await_more(&self.progress.errors, 1, "a call fails");
     }
 }
 
 #[track_caller]
-fn await_more(count: &AtomicUsize, more: usize, in_vain: &str) {
-    let started = Instant::now();
+fn await_more(count: &AtomicUsize, more: usize, what: &str) {
     let enough = count.load(Ordering::Relaxed) + more;
-    while count.load(Ordering::Relaxed) < enough {
-        assert!(started.elapsed() < PATIENCE, "{in_vain}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    test_servers::eventually(what, || count.load(Ordering::Relaxed) >= enough);
 }
 
 struct Client {
@@ -137,10 +141,11 @@ impl Client {
     async fn hold(&self, id: LockId) {
         for _ in 0..fastrand::u32(0..3) {
             pause(5).await;
-            // One that fails is not repeated, so that the release finds a lock whose expiry is not known.
+            // One that fails is not repeated, so that the release finds a lock whose expiry is not
+            // known.
             match self.store.extend(&id, ttl()).await {
                 Ok(Extend::Extended { .. }) => {}
-                Ok(Extend::Absent(_)) => return,
+                Ok(_) => return,
                 Err(error) => {
                     self.note(&error);
                     break;
@@ -162,7 +167,7 @@ impl Client {
                 Ok(answer) => return answer,
                 Err(error) => self.note(&error),
             }
-            assert!(started.elapsed() < PATIENCE, "never again an answer");
+            assert!(started.elapsed() < DEADLINE, "never again an answer");
             pause(10).await;
         }
     }

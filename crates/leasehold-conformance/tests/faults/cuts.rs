@@ -1,17 +1,31 @@
-//! Connections that are cut at a request: before the server has seen it, or after it has done what it was asked.
+//! Connections that are cut at a request: before the server has seen it, or after it has done what
+//! it was asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{
-    Absence, Backend, Error, Event, Extend, ForceRelease, ListRequest, LookupBy, Loss, Operation, Record, Release,
-    Subscription, Topic, Ttl,
+use leasehold::backend::{
+    Absence, Backend, Event, Extend, ForceRelease, LookupBy, Record, Release, Subscription, Topic,
 };
+use leasehold::{Error, ListRequest, Loss, Operation, Ttl};
 use leasehold_conformance::history::History;
 use test_servers::{Proxy, Rule};
+use test_support::{Case, DEADLINE, StoreServer, cases, connect, grant, key, request, soon};
 
+use crate::Store;
 use crate::recorder::Recorder;
-use crate::store::{OPERATION, SUBSCRIBE, Server, connect, start, through};
-use crate::support::{PATIENCE, assert_sound, assert_unavailable, granted, in_time, key, request};
+use crate::support::{assert_sound, assert_unavailable};
+
+pub(crate) const CASES: &[Case] = cases![
+    an_acquire_that_is_cut_off_can_be_repeated_for_the_same_grant,
+    a_release_that_is_cut_off_can_be_repeated_and_succeeds_once,
+    an_extend_that_is_cut_off_can_be_repeated,
+    a_forced_release_that_is_cut_off_can_be_repeated,
+    questions_that_are_cut_off_can_be_repeated,
+    a_subscription_that_is_cut_off_can_be_made_again,
+    a_subscription_whose_connection_is_cut_goes_on_and_says_what_it_missed,
+    a_request_that_never_left_is_known_not_to_have_landed,
+];
 
 /// When a connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,20 +39,21 @@ struct Stage {
     history: History,
     proxy: Proxy,
     client: Recorder,
-    onlooker: std::sync::Arc<dyn Backend>,
-    _server: Server,
+    onlooker: Arc<dyn Backend>,
+    server: Arc<dyn StoreServer>,
 }
 
 impl Stage {
-    async fn set() -> Self {
-        let server = start().await;
-        let proxy = Proxy::start(server.address());
+    async fn set(store: Store) -> Self {
+        let server = store.server();
+        let proxy = Proxy::start(server.server().address());
         let history = History::new();
-        let client = Recorder::new(connect(&through(&proxy)).await, &history);
-        let stage = Self { onlooker: connect(&server.url()).await, history, proxy, client, _server: server };
-        // A server that keeps scripts learns them, so that each operation is one request from here on.
+        let client = Recorder::new(connect(&server.url_at(proxy.address(), None)).await, &history);
+        let stage = Self { onlooker: connect(&server.url()).await, history, proxy, client, server };
+        // A server that keeps scripts learns them, so that each operation is one request from here
+        // on.
         let known = request("known");
-        granted(stage.client.acquire(&known).await);
+        grant(stage.client.acquire(&known).await);
         stage.client.extend(&known.lock_id, Ttl::default()).await.unwrap();
         stage.client.release(&known.lock_id).await.unwrap();
         stage.client.force_release(&known.key).await.unwrap();
@@ -51,8 +66,8 @@ impl Stage {
     /// The next call to the store is cut off.
     fn cut(&self, cut: Cut) -> Rule {
         match cut {
-            Cut::Before => self.proxy.cut_before(OPERATION),
-            Cut::After => self.proxy.cut_after(OPERATION),
+            Cut::Before => self.proxy.cut_before(self.server.operation_bytes()),
+            Cut::After => self.proxy.cut_after(self.server.operation_bytes()),
         }
     }
 
@@ -68,14 +83,13 @@ impl Stage {
 /// A write that was cut off may have landed, and whoever sent it cannot know.
 #[track_caller]
 fn assert_cut_off(rule: &Rule, error: &Error, operation: Operation) {
-    assert!(rule.wait_fired(PATIENCE), "the request was not seen");
+    assert!(rule.wait_fired(DEADLINE), "the request was not seen");
     assert_unavailable(error, "connection to the server was lost", true);
     assert_eq!(error.operation(), Some(operation));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_is_cut_off_can_be_repeated_for_the_same_grant() {
-    let stage = Stage::set().await;
+async fn an_acquire_that_is_cut_off_can_be_repeated_for_the_same_grant(store: Store) {
+    let stage = Stage::set(store).await;
     for cut in [Cut::Before, Cut::After] {
         let (name, rule) = (format!("{cut:?}"), stage.cut(cut));
         let wanted = request(&name);
@@ -83,7 +97,7 @@ async fn an_acquire_that_is_cut_off_can_be_repeated_for_the_same_grant() {
         assert_cut_off(&rule, &error, Operation::Acquire);
         let landed = stage.seen(&name).await;
         assert_eq!(landed.is_some(), cut == Cut::After);
-        let repeated = granted(stage.client.acquire(&wanted).await);
+        let repeated = grant(stage.client.acquire(&wanted).await);
         let now = stage.seen(&name).await.unwrap();
         assert_eq!((now.fence, now.lock_id), (repeated.fence, wanted.lock_id));
         if let Some(landed) = landed {
@@ -93,12 +107,11 @@ async fn an_acquire_that_is_cut_off_can_be_repeated_for_the_same_grant() {
     stage.end();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_cut_off_can_be_repeated_and_succeeds_once() {
-    let stage = Stage::set().await;
+async fn a_release_that_is_cut_off_can_be_repeated_and_succeeds_once(store: Store) {
+    let stage = Stage::set(store).await;
     for cut in [Cut::Before, Cut::After] {
         let held = request("k");
-        granted(stage.client.acquire(&held).await);
+        grant(stage.client.acquire(&held).await);
         let rule = stage.cut(cut);
         let error = stage.client.release(&held.lock_id).await.unwrap_err();
         assert_cut_off(&rule, &error, Operation::Release);
@@ -113,12 +126,11 @@ async fn a_release_that_is_cut_off_can_be_repeated_and_succeeds_once() {
     stage.end();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_extend_that_is_cut_off_can_be_repeated() {
-    let stage = Stage::set().await;
+async fn an_extend_that_is_cut_off_can_be_repeated(store: Store) {
+    let stage = Stage::set(store).await;
     for cut in [Cut::Before, Cut::After] {
         let held = request(&format!("{cut:?}"));
-        let grant = granted(stage.client.acquire(&held).await);
+        let grant = grant(stage.client.acquire(&held).await);
         let rule = stage.cut(cut);
         let longer = Ttl::from_millis(3_600_000).unwrap();
         let error = stage.client.extend(&held.lock_id, longer).await.unwrap_err();
@@ -135,35 +147,33 @@ async fn an_extend_that_is_cut_off_can_be_repeated() {
     stage.end();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_forced_release_that_is_cut_off_can_be_repeated() {
-    let stage = Stage::set().await;
+async fn a_forced_release_that_is_cut_off_can_be_repeated(store: Store) {
+    let stage = Stage::set(store).await;
     for cut in [Cut::Before, Cut::After] {
         let held = request(&format!("{cut:?}"));
-        granted(stage.client.acquire(&held).await);
+        grant(stage.client.acquire(&held).await);
         let rule = stage.cut(cut);
         let error = stage.client.force_release(&held.key).await.unwrap_err();
         assert_cut_off(&rule, &error, Operation::ForceRelease);
         assert_eq!(stage.seen(held.key.as_str()).await.is_none(), cut == Cut::After);
         match stage.client.force_release(&held.key).await.unwrap() {
             ForceRelease::Released(record) => assert_eq!((record.lock_id, cut), (held.lock_id, Cut::Before)),
-            ForceRelease::Absent => assert_eq!(cut, Cut::After),
+            _ => assert_eq!(cut, Cut::After),
         }
         assert!(stage.seen(held.key.as_str()).await.is_none());
     }
     stage.end();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn questions_that_are_cut_off_can_be_repeated() {
-    let stage = Stage::set().await;
+async fn questions_that_are_cut_off_can_be_repeated(store: Store) {
+    let stage = Stage::set(store).await;
     let held = request("k");
-    granted(stage.client.acquire(&held).await);
+    grant(stage.client.acquire(&held).await);
     let store = &stage.client.store;
     let (by_key, by_id) = (LookupBy::Key(&held.key), LookupBy::Id(&held.lock_id));
     let everything = ListRequest::new("");
     let interrupted = |rule: Rule, error: Error, operation| {
-        assert!(rule.wait_fired(PATIENCE) && error.is_retryable(), "{error:?}");
+        assert!(rule.wait_fired(DEADLINE) && error.is_retryable(), "{error:?}");
         assert_eq!(error.operation(), Some(operation));
     };
     for cut in [Cut::Before, Cut::After] {
@@ -183,21 +193,20 @@ async fn questions_that_are_cut_off_can_be_repeated() {
 }
 
 async fn next(subscription: &mut Subscription) -> Option<Event> {
-    in_time("a wake-up that never comes", subscription.next()).await
+    soon("a wake-up", subscription.next()).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_is_cut_off_can_be_made_again() {
-    let stage = Stage::set().await;
+async fn a_subscription_that_is_cut_off_can_be_made_again(store: Store) {
+    let stage = Stage::set(store).await;
     for cut in [Cut::Before, Cut::After] {
         let held = request(&format!("{cut:?}"));
-        granted(stage.client.acquire(&held).await);
+        grant(stage.client.acquire(&held).await);
         let rule = match cut {
-            Cut::Before => stage.proxy.cut_before(SUBSCRIBE),
-            Cut::After => stage.proxy.cut_after(SUBSCRIBE),
+            Cut::Before => stage.proxy.cut_before(stage.server.subscribe_bytes()),
+            Cut::After => stage.proxy.cut_after(stage.server.subscribe_bytes()),
         };
         let error = stage.client.store.subscribe(Topic::Freed(&held.key)).await.unwrap_err();
-        assert!(rule.wait_fired(PATIENCE) && error.is_retryable() && !error.outcome_unknown(), "{error:?}");
+        assert!(rule.wait_fired(DEADLINE) && error.is_retryable() && !error.outcome_unknown(), "{error:?}");
         assert_eq!(error.operation(), Some(Operation::Subscribe));
         let mut freed = stage.client.store.subscribe(Topic::Freed(&held.key)).await.unwrap();
         // It may have been told that it missed something, which is no more than a reason to look.
@@ -208,27 +217,25 @@ async fn a_subscription_that_is_cut_off_can_be_made_again() {
     stage.end();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_whose_connection_is_cut_goes_on_and_says_what_it_missed() {
-    let stage = Stage::set().await;
+async fn a_subscription_whose_connection_is_cut_goes_on_and_says_what_it_missed(store: Store) {
+    let stage = Stage::set(store).await;
     let held = request("k");
     let mut freed = stage.client.store.subscribe(Topic::Freed(&held.key)).await.unwrap();
     let mut taken = stage.client.store.subscribe(Topic::Taken).await.unwrap();
     for _ in 0..3 {
-        granted(stage.client.acquire(&held).await);
+        let fence = grant(stage.client.acquire(&held).await).fence;
         stage.proxy.cut_all();
         assert_eq!(next(&mut freed).await, Some(Event::Missed));
         assert_eq!(next(&mut taken).await, Some(Event::Missed));
         assert!(matches!(stage.onlooker.force_release(&held.key).await.unwrap(), ForceRelease::Released(_)));
         assert_eq!(next(&mut freed).await, Some(Event::Freed));
         let how = Loss::ForceReleased;
-        assert_eq!(next(&mut taken).await, Some(Event::Taken { lock_id: held.lock_id, how }));
+        assert_eq!(next(&mut taken).await, Some(Event::Taken { key: held.key.clone(), fence, how }));
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_never_left_is_known_not_to_have_landed() {
-    let stage = Stage::set().await;
+async fn a_request_that_never_left_is_known_not_to_have_landed(store: Store) {
+    let stage = Stage::set(store).await;
     stage.proxy.refuse();
     stage.proxy.cut_all();
     let wanted = request("k");
@@ -243,6 +250,6 @@ async fn a_request_that_never_left_is_known_not_to_have_landed() {
     assert_eq!(error.operation(), Some(Operation::Acquire));
     assert!(stage.seen("k").await.is_none());
     stage.proxy.accept();
-    granted(stage.client.acquire(&wanted).await);
+    grant(stage.client.acquire(&wanted).await);
     stage.end();
 }

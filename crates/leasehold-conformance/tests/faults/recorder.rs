@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use leasehold::{Acquire, AcquireRequest, Backend, Error, Extend, ForceRelease, Key, LockId, Release, Ttl};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Extend, ForceRelease, Release};
+use leasehold::{Error, Key, LockId, Ttl};
 use leasehold_conformance::history::{History, What};
 
 /// Records what one client sends and hears. Every call may be repeated after an error.
@@ -37,7 +38,7 @@ impl Recorder {
                 let deadline = after(not_before, request.ttl);
                 self.record(id, What::Granted { fence: grant.fence.get(), deadline });
             }
-            Ok(Acquire::Held(_)) => {
+            Ok(_) => {
                 self.record(id, What::Held);
                 // What was sent before this try had not arrived when it was answered.
                 self.asked.lock().unwrap().get_mut(id).unwrap().not_before = sent;
@@ -52,7 +53,7 @@ impl Recorder {
         let answer = self.store.release(id).await;
         match &answer {
             Ok(Release::Released) => self.record(id, What::Released),
-            Ok(Release::Absent(_)) => self.record(id, What::ReleaseAbsent),
+            Ok(_) => self.record(id, What::ReleaseAbsent),
             Err(_) => {}
         }
         answer
@@ -64,7 +65,7 @@ impl Recorder {
         let answer = self.store.extend(id, ttl).await;
         match &answer {
             Ok(Extend::Extended { .. }) => self.record(id, What::Extended { deadline }),
-            Ok(Extend::Absent(_)) => self.record(id, What::ExtendAbsent),
+            Ok(_) => self.record(id, What::ExtendAbsent),
             Err(_) => {}
         }
         answer

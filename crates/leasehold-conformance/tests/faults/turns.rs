@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Backend, Guard, Locks};
+use leasehold::backend::Backend;
+use leasehold::{Guard, Locks};
 use leasehold_conformance::history::{History, Summary, What};
+use test_support::soon;
 use tokio::task::JoinHandle;
 
-use crate::support::{assert_sound, in_time};
+use crate::support::assert_sound;
 
 /// Several tasks of several handles, each of which wants one lock a few times.
 pub(crate) struct Turns {
@@ -44,7 +46,7 @@ impl Turns {
     /// Waits until everybody has had all turns, and checks what they saw.
     pub(crate) async fn end(self) -> Summary {
         for task in self.tasks {
-            in_time("somebody waits for a turn that never comes", task).await.unwrap();
+            soon("a turn", task).await.unwrap();
         }
         let summary = assert_sound(&self.history.events());
         assert_eq!(summary.granted, self.turns);
@@ -55,7 +57,7 @@ impl Turns {
 async fn turn(locks: &Locks, key: &str, history: &History) {
     let sent = history.now();
     let guard = locks.lock(key).ttl(Duration::from_secs(2)).wait_forever().acquire().await.unwrap();
-    let name = guard.lock_id().hash_id().to_string();
+    let name = name_of(&guard);
     history.record_at(sent, key, &name, What::AcquireSent { may_steal: false });
     record_grant(history, &guard);
     tokio::select! {
@@ -70,8 +72,22 @@ async fn turn(locks: &Locks, key: &str, history: &History) {
     }
 }
 
+/// Acquires the lock `k`, and writes down when it was asked for and granted.
+pub(crate) async fn acquire_recorded(locks: &Locks, ttl: Duration, history: &History) -> Guard {
+    let sent = history.now();
+    let guard = locks.lock("k").ttl(ttl).wait_forever().acquire().await.unwrap();
+    history.record_at(sent, "k", &name_of(&guard), What::AcquireSent { may_steal: false });
+    record_grant(history, &guard);
+    guard
+}
+
+/// What the lock of a guard is called in a history.
+pub(crate) fn name_of(guard: &Guard) -> String {
+    guard.lock_id().hash_id().to_string()
+}
+
 /// A heartbeat has no deadline of its own: the hold ends when the guard is told so.
 pub(crate) fn record_grant(history: &History, guard: &Guard) {
-    let name = guard.lock_id().hash_id().to_string();
+    let name = name_of(guard);
     history.record(guard.key().as_str(), &name, What::Granted { fence: guard.fence().get(), deadline: u64::MAX });
 }

@@ -2,10 +2,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use leasehold::{
-    Absence, Acquire, AcquireRequest, Capabilities, Error, ErrorCode, Extend, Fence, ForceRelease, Key, LockId,
-    LookupBy, Metadata, Record, Release, Subscription, Topic, Ttl,
+use leasehold::backend::{
+    Absence, Acquire, AcquireRequest, Capabilities, Extend, ForceRelease, LookupBy, Record, Release, Subscription,
+    Topic,
 };
+use leasehold::{Error, ErrorCode, Fence, Key, LockId, Metadata, Ttl};
 
 use super::{Bug, Store};
 
@@ -46,7 +47,8 @@ impl Bug for FenceRepeats {
     }
 }
 
-/// Knows the last lock of each key that was not released: when another one is granted, it has expired.
+/// Knows the last lock of each key that was not released: when another one is granted, it has
+/// expired.
 #[derive(Debug, Default)]
 struct FenceGoesBackAfterExpiry(Mutex<HashMap<Key, (LockId, Fence)>>);
 
@@ -126,7 +128,7 @@ impl Bug for ExtendRecreates {
     async fn extend(&self, store: &Store, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
         let answer = store.extend(id, ttl).await?;
         if let (Extend::Absent(_), Some(request)) = (answer, self.0.request(id))
-            && let Acquire::Granted(grant) = store.acquire(&AcquireRequest { ttl, ..request }).await?
+            && let Acquire::Granted(grant) = store.acquire(&request.with_ttl(ttl)).await?
         {
             return Ok(Extend::Extended { expires_at: grant.expires_at });
         }
@@ -227,7 +229,7 @@ impl Bug for ReleaseWakesNobody {
     async fn subscribe(&self, store: &Store, topic: Topic<'_>) -> Result<Subscription, Error> {
         match topic {
             Topic::Freed(_) => Ok(Subscription::silent()),
-            Topic::Taken => store.subscribe(topic).await,
+            _ => store.subscribe(topic).await,
         }
     }
 }
@@ -239,8 +241,8 @@ struct StealTellsNobody;
 impl Bug for StealTellsNobody {
     async fn subscribe(&self, store: &Store, topic: Topic<'_>) -> Result<Subscription, Error> {
         match topic {
-            Topic::Freed(_) => store.subscribe(topic).await,
             Topic::Taken => Ok(Subscription::silent()),
+            _ => store.subscribe(topic).await,
         }
     }
 }
@@ -257,7 +259,7 @@ impl Bug for LookupByIdIgnoresTheOwner {
     async fn lookup(&self, store: &Store, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
         let past = match by {
             LookupBy::Id(id) => self.0.request(id),
-            LookupBy::Key(_) => None,
+            _ => None,
         };
         match &past {
             Some(request) => store.lookup(LookupBy::Key(&request.key)).await,
@@ -287,18 +289,19 @@ struct MetadataIsDropped;
 #[async_trait]
 impl Bug for MetadataIsDropped {
     async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
-        store.acquire(&AcquireRequest { metadata: Metadata::default(), ..request.clone() }).await
+        store.acquire(&request.clone().with_metadata(Metadata::default())).await
     }
 }
 
-/// Reserves the key under an id of its own first: dropped in between, it leaves a lock that nobody can release.
+/// Reserves the key under an id of its own first: dropped in between, it leaves a lock that nobody
+/// can release.
 #[derive(Debug)]
 struct AcquireTakesTwoSteps;
 
 #[async_trait]
 impl Bug for AcquireTakesTwoSteps {
     async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
-        let reserved = AcquireRequest { lock_id: LockId::random()?, ..request.clone() };
+        let reserved = request.clone().with_lock_id(LockId::random()?);
         if let Acquire::Granted(_) = store.acquire(&reserved).await? {
             tokio::task::yield_now().await;
             store.release(&reserved.lock_id).await?;
@@ -307,7 +310,8 @@ impl Bug for AcquireTakesTwoSteps {
     }
 }
 
-/// Forgets the id before it frees the key: dropped in between, it leaves a lock that nobody can release.
+/// Forgets the id before it frees the key: dropped in between, it leaves a lock that nobody can
+/// release.
 #[derive(Debug, Default)]
 struct ReleaseTakesTwoSteps(Mutex<HashSet<LockId>>);
 
@@ -330,7 +334,7 @@ struct ClaimsItCannotPush;
 #[async_trait]
 impl Bug for ClaimsItCannotPush {
     fn capabilities(&self, store: &Store) -> Capabilities {
-        Capabilities { wake_ups: false, ..store.capabilities() }
+        store.capabilities().with_wake_ups(false)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Stores that are unusual, but keep every promise.
 
 use async_trait::async_trait;
-use leasehold::{
-    Acquire, AcquireRequest, Capabilities, Error, Extend, Key, LockId, LookupBy, Record, Release, Subscription, Topic,
-    Ttl,
+use leasehold::backend::{
+    Acquire, AcquireRequest, Capabilities, Extend, LookupBy, Record, Release, Subscription, Topic,
 };
+use leasehold::{Error, Key, LockId, Ttl};
 use tokio::task::yield_now;
 
 use super::{Bug, Store};
@@ -14,7 +14,8 @@ pub(crate) struct Plain;
 
 impl Bug for Plain {}
 
-/// Takes several polls for each answer, as a network does, so that futures can be dropped before and after the write.
+/// Takes several polls for each answer, as a network does, so that futures can be dropped before
+/// and after the write.
 #[derive(Debug)]
 pub(crate) struct Slow;
 
@@ -67,6 +68,6 @@ impl Bug for CannotPush {
     }
 
     fn capabilities(&self, store: &Store) -> Capabilities {
-        Capabilities { wake_ups: false, ..store.capabilities() }
+        store.capabilities().with_wake_ups(false)
     }
 }

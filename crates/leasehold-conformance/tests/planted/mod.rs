@@ -7,13 +7,14 @@ mod honest;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold::{
-    Acquire, AcquireRequest, Backend, Capabilities, Error, Extend, ForceRelease, Key, ListPage, ListRequest, LockId,
-    LookupBy, Record, Release, Subscription, Topic, Ttl,
+use leasehold::backend::{
+    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
+    Subscription, Topic,
 };
+use leasehold::{Error, Key, ListRequest, LockId, Ttl};
 
 pub(crate) use bugs::BUGS;
-pub(crate) use handles::BrokenHandles;
+pub(crate) use handles::{BROKEN_HANDLES, BrokenHandles, HandleBug};
 pub(crate) use honest::{CannotPush, Plain, Slow};
 
 type Store = Arc<dyn Backend>;
@@ -94,10 +95,6 @@ impl Backend for Planted {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         self.store.force_release(key).await
-    }
-
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        Ok(Arc::new(Self { store: self.store.fork().await?, bug: self.bug.clone() }))
     }
 
     fn capabilities(&self) -> Capabilities {

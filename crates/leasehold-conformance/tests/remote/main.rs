@@ -10,12 +10,15 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use leasehold::{ErrorCode, Fault, FaultLayer, Memory, Operation};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer};
+use leasehold::{ErrorCode, Operation};
 use leasehold_conformance::remote;
 use libtest_mimic::{Arguments, Trial};
+use test_support::DEADLINE;
 use tokio::time::timeout;
 
-use support::{PATIENCE, SERVE};
+use support::SERVE;
 
 fn main() -> ExitCode {
     if let Ok(store) = std::env::var(SERVE) {
@@ -42,7 +45,7 @@ fn main() -> ExitCode {
 fn trial<F: Future<Output = ()> + 'static>(name: &str, test: fn() -> F) -> Trial {
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(runtime.block_on(async { timeout(PATIENCE * 2, test()).await })?)
+        Ok(runtime.block_on(async { timeout(DEADLINE * 2, test()).await })?)
     };
     Trial::test(name, run)
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use leasehold::{
-    Absence, Acquire, AcquireRequest, Backend, Error, ErrorCode, Event, Extend, ForceRelease, ListRequest, LookupBy,
-    Loss, Memory, Operation, Release, Steal, Topic, Ttl,
-};
+use leasehold::backend::{Absence, Acquire, Backend, Event, Extend, ForceRelease, LookupBy, Release, Topic};
+use leasehold::memory::Memory;
+use leasehold::{Error, ErrorCode, ListRequest, Loss, Operation, Steal, Ttl};
 use tokio::time::timeout;
 
-use super::support::{granted, key, next, peer, request};
+use test_support::{granted, key};
+
+use super::support::{next, peer, request};
 
 pub(super) async fn locks_make_the_round_trip() {
     let peer = peer("memory").await;
@@ -20,9 +21,9 @@ pub(super) async fn locks_make_the_round_trip() {
     let Acquire::Held(contention) = peer.acquire(&request("a")).await.unwrap() else { panic!("given away") };
     assert_eq!((contention.holder, contention.expires_at), (Some(first.holder.clone()), grant.expires_at));
 
-    let never = AcquireRequest { steal: Steal::NEVER.held_longer_than(Duration::MAX), ..request("a") };
+    let never = request("a").with_steal(Steal::NEVER.with_held_longer_than(Duration::MAX));
     assert!(matches!(peer.acquire(&never).await.unwrap(), Acquire::Held(_)));
-    let thief = AcquireRequest { steal: Steal::NEVER.from_same_holder(), ..request("a") };
+    let thief = request("a").with_steal(Steal::NEVER.with_same_holder());
     assert!(granted(&peer, &thief).await.fence > grant.fence);
     assert_eq!(peer.release(&first.lock_id).await.unwrap(), Release::Absent(Absence::NotFound));
     assert_eq!(peer.extend(&first.lock_id, Ttl::MAX).await.unwrap(), Extend::Absent(Absence::NotFound));
@@ -37,12 +38,11 @@ pub(super) async fn locks_make_the_round_trip() {
 pub(super) async fn reads_make_the_round_trip() {
     let peer = peer("memory").await;
     assert_eq!(peer.capabilities(), Memory::new().capabilities());
-    let fork = peer.fork().await.unwrap();
     let mut expected = Vec::new();
     for name in ["page:1", "page:2", "page:3"] {
         let wanted = request(name);
         let grant = granted(&peer, &wanted).await;
-        let record = fork.lookup(LookupBy::Key(&wanted.key)).await.unwrap().unwrap();
+        let record = peer.lookup(LookupBy::Key(&wanted.key)).await.unwrap().unwrap();
         assert_eq!(record.grant(), grant);
         assert_eq!((&record.key, record.holder.as_ref()), (&wanted.key, Some(&wanted.holder)));
         assert_eq!(record.metadata, wanted.metadata);
@@ -50,13 +50,13 @@ pub(super) async fn reads_make_the_round_trip() {
         expected.push(record);
     }
     granted(&peer, &request("other")).await;
-    let (mut listed, mut wanted) = (Vec::new(), ListRequest::new("page:").limit(2));
+    let (mut listed, mut wanted) = (Vec::new(), ListRequest::new("page:").with_page_size(2));
     loop {
         let page = peer.list(&wanted).await.unwrap();
         assert!(page.records.len() <= 2);
         listed.extend(page.records);
         let Some(cursor) = page.next else { break };
-        wanted = wanted.after(cursor);
+        wanted = wanted.with_cursor(cursor);
     }
     listed.sort_by(|a, b| a.key.cmp(&b.key));
     assert_eq!(listed, expected);
@@ -79,7 +79,7 @@ pub(super) async fn events_arrive_until_the_subscription_is_dropped() {
     let victim = granted(&peer, &request("a")).await;
     peer.force_release(&key("a")).await.unwrap();
     assert_eq!(next(&mut freed).await, Some(Event::Freed));
-    let expected = Event::Taken { lock_id: victim.lock_id, how: Loss::ForceReleased };
+    let expected = Event::Taken { key: key("a"), fence: victim.fence, how: Loss::ForceReleased };
     assert_eq!(next(&mut taken).await, Some(expected));
 
     // One that is dropped, before or after it was answered, disturbs no other.
@@ -94,17 +94,17 @@ pub(super) async fn events_arrive_until_the_subscription_is_dropped() {
 
 pub(super) async fn errors_keep_code_and_outcome() {
     let peer = peer("faulty").await;
-    let told = |error: Error| (error.code(), error.outcome_unknown(), error.operation());
+    let summary = |error: Error| (error.code(), error.outcome_unknown(), error.operation());
     let error = peer.list(&ListRequest::new("")).await.unwrap_err();
-    assert_eq!(told(error), (ErrorCode::AuthFailed, false, Some(Operation::List)));
+    assert_eq!(summary(error), (ErrorCode::AuthFailed, false, Some(Operation::List)));
     let grant = granted(&peer, &request("a")).await;
-    let second = AcquireRequest { lock_id: grant.lock_id, ..request("b") };
+    let second = request("b").with_lock_id(grant.lock_id);
     let error = peer.acquire(&second).await.unwrap_err();
-    let (local, itself) = (Memory::new(), AcquireRequest { key: key("a"), ..second.clone() });
+    let (local, itself) = (Memory::new(), second.clone().with_key(key("a")));
     assert!(matches!(local.acquire(&itself).await.unwrap(), Acquire::Granted(_)));
     assert_eq!(error.to_string(), local.acquire(&second).await.unwrap_err().to_string());
-    assert_eq!(told(error), (ErrorCode::InvalidArgument, false, Some(Operation::Acquire)));
+    assert_eq!(summary(error), (ErrorCode::InvalidArgument, false, Some(Operation::Acquire)));
     let error = peer.release(&grant.lock_id).await.unwrap_err();
-    assert_eq!(told(error), (ErrorCode::NetworkTimeout, true, Some(Operation::Release)));
+    assert_eq!(summary(error), (ErrorCode::NetworkTimeout, true, Some(Operation::Release)));
     assert!(!peer.is_locked(&key("a")).await.unwrap());
 }

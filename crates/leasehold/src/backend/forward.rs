@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{Error, Key, LockId, Ttl};
 
-/// Shared and boxed stores are stores, so that a store chosen at run time fits wherever one is asked for.
+/// Shared and boxed stores are stores, so that a store chosen at run time fits wherever one is
+/// asked for.
 macro_rules! forward {
     ($pointer:ident) => {
         #[async_trait]
@@ -43,10 +44,6 @@ macro_rules! forward {
 
             async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
                 (**self).force_release(key).await
-            }
-
-            async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-                (**self).fork().await
             }
 
             fn capabilities(&self) -> Capabilities {

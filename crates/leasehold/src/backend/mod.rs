@@ -6,7 +6,6 @@ mod response;
 mod subscription;
 
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -16,16 +15,24 @@ pub use response::{
 };
 pub use subscription::{Event, Publisher, Subscription};
 
+pub use crate::storage_key::StorageKeys;
 use crate::{Error, Key, LockId, Ttl};
 
-/// A store of locks: the least that a store must do so that [`Locks`](crate::Locks) can do the rest.
+/// A store of locks: the least that a store must do so that [`Locks`](crate::Locks) can do the
+/// rest.
 ///
-/// Each call is one attempt: no waiting for the lock, no retrying, an answer or an error within the store's own
-/// deadline. Acquire, release and extend are each one atomic step in the store. All decisions about time use the
-/// store's clock and [`Timestamp::is_live`](crate::Timestamp::is_live).
+/// Each call is one attempt: no waiting for the lock, no retrying, an answer or an error within the
+/// store's own deadline. Acquire, release and extend are each one atomic step in the store. All
+/// decisions about time use the store's clock and
+/// [`Timestamp::is_live`](crate::Timestamp::is_live).
 ///
-/// Every future may be dropped at any point. If it is dropped after the request was sent, the write may or may not
-/// happen, as after an error whose [`outcome_unknown`](Error::outcome_unknown) is set.
+/// A store may be called from any tokio runtime, at any time, whatever the other runtimes that use
+/// it are doing: one of them may stand still or be gone. So a connection, which only the runtime it
+/// was made on can drive, belongs to that runtime. Heartbeats run on a runtime of their own.
+///
+/// Every future may be dropped at any point. If it is dropped after the request was sent, the write
+/// may or may not happen, as after an error whose [`outcome_unknown`](Error::outcome_unknown) is
+/// set.
 ///
 /// The crate `leasehold-conformance` checks an implementation against all of this.
 #[async_trait]
@@ -33,20 +40,23 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Takes the lock if nobody else holds it, or if the request may [steal](Steal) it.
     ///
     /// - A live record with the same lock id: the same grant again, unchanged.
-    /// - A lock id that holds the lock of another key: [`InvalidArgument`](crate::ErrorCode::InvalidArgument).
+    /// - A lock id that holds the lock of another key:
+    ///   [`InvalidArgument`](crate::ErrorCode::InvalidArgument).
     /// - A live record of somebody else that may not be stolen: [`Acquire::Held`].
-    /// - Otherwise: a new record with a [fence](crate::Fence::next) higher than any granted before for this key, and
-    ///   an expiry of the store's time plus the ttl. A stolen lock's id is dead from then on, and
-    ///   [`Event::Taken`] tells its holder.
+    /// - Otherwise: a new record with a [fence](crate::Fence::next) higher than any granted before
+    ///   for this key, and an expiry of the store's time plus the ttl. A stolen lock's id is dead
+    ///   from then on, and [`Event::Taken`] tells its holder.
     ///
-    /// An id whose lock was released may be granted anew, so a request that arrives after it was given up for lost and
-    /// released leaves a lock until its ttl has passed. [`Locks`](crate::Locks) releases such an id more than once.
+    /// An id whose lock was released may be granted anew, so a request that arrives after it was
+    /// given up for lost and released leaves a lock until its ttl has passed.
+    /// [`Locks`](crate::Locks) releases such an id more than once.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error>;
 
     /// Gives the lock back if `id` still holds it, and wakes those who wait for its key.
     async fn release(&self, id: &LockId) -> Result<Release, Error>;
 
-    /// Sets the expiry to the store's time plus `ttl` if `id` still holds its lock. Never creates a lock.
+    /// Sets the expiry to the store's time plus `ttl` if `id` still holds its lock. Never creates a
+    /// lock.
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error>;
 
     /// Whether somebody holds the lock. Never writes.
@@ -55,20 +65,18 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The live record of a key or lock id. Never writes.
     async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error>;
 
-    /// One page of the live records whose key starts with a prefix, in no particular order. Following the pages to
-    /// the end shows every lock that was held all the while. Never writes.
+    /// One page of the live records whose key starts with a prefix, in no particular order.
+    /// Following the pages to the end shows every lock that was held all the while. Never writes.
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error>;
 
-    /// Events of a [`Topic`] from the moment this call returns. A store that cannot push returns a subscription that
-    /// never yields and says so in its [`Capabilities`]. Events are hints: they may be lost or come twice.
+    /// Events of a [`Topic`] from the moment this call returns. A store that cannot push returns a
+    /// subscription that never yields and says so in its [`Capabilities`]. Events are hints: they
+    /// may be lost or come twice.
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error>;
 
-    /// Ends whatever lock is held on `key`, whoever holds it; wakes those who wait and tells the holder.
+    /// Ends whatever lock is held on `key`, whoever holds it; wakes those who wait and tells the
+    /// holder.
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error>;
-
-    /// A second handle on the same store, with a connection of its own that is driven by the calling runtime.
-    /// Heartbeats use one, so that they do not depend on the runtime the user works on.
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error>;
 
     /// What this store can and cannot do.
     fn capabilities(&self) -> Capabilities;

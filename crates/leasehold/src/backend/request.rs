@@ -6,6 +6,7 @@ use crate::{Holder, Key, LockId, Metadata, Timestamp, Ttl};
 
 /// What an acquire asks for.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct AcquireRequest {
     /// What to lock.
     pub key: Key,
@@ -26,18 +27,61 @@ impl AcquireRequest {
     pub fn new(key: Key, lock_id: LockId, ttl: Ttl) -> Self {
         Self { key, lock_id, ttl, holder: Holder::default(), metadata: Metadata::default(), steal: Steal::NEVER }
     }
+
+    /// What to lock.
+    #[must_use]
+    pub fn with_key(mut self, key: Key) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// The id the lock will have.
+    #[must_use]
+    pub fn with_lock_id(mut self, lock_id: LockId) -> Self {
+        self.lock_id = lock_id;
+        self
+    }
+
+    /// How long the grant lasts unless extended.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Ttl) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn with_holder(mut self, holder: Holder) -> Self {
+        self.holder = holder;
+        self
+    }
+
+    /// Notes to store with the lock.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// When the lock may be taken from its present holder.
+    #[must_use]
+    pub fn with_steal(mut self, steal: Steal) -> Self {
+        self.steal = steal;
+        self
+    }
 }
 
-/// When a lock may be taken from whoever holds it. Never, by default. The store decides, inside the atomic acquire.
+/// When a lock may be taken from whoever holds it. Never, by default. The store decides, inside the
+/// atomic acquire.
 ///
-/// A steal breaks mutual exclusion for as long as the victim goes on working: the victim is told at once, but only a
-/// check of the [fence](crate::Fence) at the protected resource makes it harmless.
+/// A steal breaks mutual exclusion for as long as the victim goes on working: the victim is told at
+/// once, but only a check of the [fence](crate::Fence) at the protected resource makes it harmless.
 ///
 /// ```
 /// use std::time::Duration;
 /// use leasehold::Steal;
 ///
-/// let steal = Steal::NEVER.from_same_holder().held_longer_than(Duration::from_secs(3600));
+/// let steal = Steal::NEVER.with_same_holder().with_held_longer_than(Duration::from_secs(3600));
 /// assert!(steal.is_possible());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,14 +96,15 @@ impl Steal {
 
     /// Take the lock if its recorded holder has the same name as we: we crashed and came back.
     #[must_use]
-    pub const fn from_same_holder(mut self) -> Self {
+    pub const fn with_same_holder(mut self) -> Self {
         self.same_holder = true;
         self
     }
 
-    /// Take the lock if it has been held, without a break, for longer than `time`: the holder is stuck.
+    /// Take the lock if it has been held, without a break, for longer than `time`: the holder is
+    /// stuck.
     #[must_use]
-    pub const fn held_longer_than(mut self, time: Duration) -> Self {
+    pub const fn with_held_longer_than(mut self, time: Duration) -> Self {
         self.held_longer_than = Some(time);
         self
     }
@@ -75,11 +120,12 @@ impl Steal {
     }
 
     /// The time after which any holder counts as stuck.
-    pub const fn stuck_after(self) -> Option<Duration> {
+    pub const fn held_longer_than(self) -> Option<Duration> {
         self.held_longer_than
     }
 
-    /// The rule that every store applies: may `thief` take a lock held by `holder` since `acquired_at`?
+    /// The rule that every store applies: may `thief` take a lock held by `holder` since
+    /// `acquired_at`?
     pub fn allows(self, thief: &Holder, holder: Option<&Holder>, acquired_at: Timestamp, now: Timestamp) -> bool {
         let held_for = now.as_millis().saturating_sub(acquired_at.as_millis());
         (self.same_holder && holder == Some(thief))
@@ -89,6 +135,7 @@ impl Steal {
 
 /// What a lookup goes by.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum LookupBy<'a> {
     /// The lock that is held on this key.
     Key(&'a Key),
@@ -98,41 +145,55 @@ pub enum LookupBy<'a> {
 
 /// What a subscription is about.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Topic<'a> {
     /// The lock of this key may be free: [`Event::Freed`](super::Event::Freed).
     Freed(&'a Key),
-    /// Locks, of whatever key, that were taken from their holders: [`Event::Taken`](super::Event::Taken).
+    /// Locks, of whatever key, that were taken from their holders:
+    /// [`Event::Taken`](super::Event::Taken).
     Taken,
+}
+
+impl Topic<'_> {
+    /// How many events a subscriber may leave unread before it is told that it missed some.
+    pub fn backlog(&self) -> usize {
+        match self {
+            // One unread event says all there is to say: look again.
+            Topic::Freed(_) => 1,
+            Topic::Taken => 1024,
+        }
+    }
 }
 
 /// Which locks to list.
 #[derive(Clone, Debug)]
 pub struct ListRequest {
-    pub(crate) prefix: Arc<str>,
-    pub(crate) limit: usize,
-    pub(crate) after: Option<String>,
+    prefix: Arc<str>,
+    page_size: usize,
+    cursor: Option<String>,
 }
 
 impl ListRequest {
     /// The most records on one page.
-    pub const MAX_LIMIT: usize = 1000;
+    pub const MAX_PAGE_SIZE: usize = 1000;
 
-    /// The first page, of up to 100 records, of the locks whose key starts with `prefix` (all of them if it is empty).
-    pub fn new(prefix: &str) -> Self {
-        Self { prefix: nfc(prefix), limit: 100, after: None }
+    /// The first page, of up to 100 records, of the locks whose key starts with `prefix` (all of
+    /// them if it is empty).
+    pub fn new(prefix: impl AsRef<str>) -> Self {
+        Self { prefix: nfc(prefix.as_ref()), page_size: 100, cursor: None }
     }
 
-    /// The most records wanted, between 1 and [`MAX_LIMIT`](ListRequest::MAX_LIMIT).
+    /// The most records wanted, between 1 and [`MAX_PAGE_SIZE`](ListRequest::MAX_PAGE_SIZE).
     #[must_use]
-    pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = limit.clamp(1, Self::MAX_LIMIT);
+    pub fn with_page_size(mut self, records: usize) -> Self {
+        self.page_size = records.clamp(1, Self::MAX_PAGE_SIZE);
         self
     }
 
     /// Goes on where an earlier page ended: its [`next`](super::ListPage::next).
     #[must_use]
-    pub fn after(mut self, cursor: impl Into<String>) -> Self {
-        self.after = Some(cursor.into());
+    pub fn with_cursor(mut self, cursor: impl Into<String>) -> Self {
+        self.cursor = Some(cursor.into());
         self
     }
 
@@ -143,11 +204,23 @@ impl ListRequest {
 
     /// The most records wanted.
     pub fn page_size(&self) -> usize {
-        self.limit
+        self.page_size
     }
 
-    /// Where an earlier page ended, in words that only the same store understands.
+    /// Where an earlier page ended, in words that only the same store can read.
     pub fn cursor(&self) -> Option<&str> {
-        self.after.as_deref()
+        self.cursor.as_deref()
+    }
+}
+
+impl<T: AsRef<str>> From<T> for ListRequest {
+    fn from(prefix: T) -> Self {
+        Self::new(prefix)
+    }
+}
+
+impl From<&ListRequest> for ListRequest {
+    fn from(request: &ListRequest) -> Self {
+        request.clone()
     }
 }

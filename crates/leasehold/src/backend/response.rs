@@ -8,6 +8,7 @@ use crate::{Fence, Holder, Key, LockId, Metadata, TIME_TOLERANCE, Timestamp};
 /// The answer to an acquire. That somebody else holds the lock is an answer, not an error.
 #[derive(Clone, Debug)]
 #[must_use = "an ignored grant stays held until it expires"]
+#[non_exhaustive]
 pub enum Acquire {
     /// The lock is ours.
     Granted(Grant),
@@ -17,6 +18,7 @@ pub enum Acquire {
 
 /// A lock that was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Grant {
     /// The id to extend and release it with.
     pub lock_id: LockId,
@@ -30,6 +32,7 @@ pub struct Grant {
 
 /// Who has the lock instead of us.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Contention {
     /// Who holds it. Other programs that use the same store may leave no name.
     pub holder: Option<Holder>,
@@ -41,14 +44,26 @@ pub struct Contention {
     pub now: Timestamp,
 }
 
+impl Grant {
+    /// A grant as a store makes it.
+    pub fn new(lock_id: LockId, fence: Fence, acquired_at: Timestamp, expires_at: Timestamp) -> Self {
+        Self { lock_id, fence, acquired_at, expires_at }
+    }
+}
+
 impl Contention {
+    /// The answer of a store at the time `now`.
+    pub fn new(holder: Option<Holder>, acquired_at: Timestamp, expires_at: Timestamp, now: Timestamp) -> Self {
+        Self { holder, acquired_at, expires_at, now }
+    }
+
     /// For how long the lock has been held.
     pub fn held_for(&self) -> Duration {
         self.now.since(self.acquired_at)
     }
 
-    /// How long until the lock is free at the latest, unless its holder extends it: the rest of the lease and the
-    /// tolerance.
+    /// How long until the lock is free at the latest, unless its holder extends it: the rest of the
+    /// lease and the tolerance.
     pub fn free_in(&self) -> Duration {
         (self.expires_at + TIME_TOLERANCE).since(self.now)
     }
@@ -72,6 +87,7 @@ impl fmt::Display for Contention {
 
 /// The answer to a release. At most one release of a lock is answered with `Released`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Release {
     /// The lock was ours and is free now.
     Released,
@@ -81,6 +97,7 @@ pub enum Release {
 
 /// The answer to an extend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Extend {
     /// The lock is still ours.
     Extended {
@@ -93,6 +110,7 @@ pub enum Extend {
 
 /// Why a lock is not there. A store that cannot tell cheaply says `NotFound`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Absence {
     /// Its record is there, but its time is over.
     Expired,
@@ -102,6 +120,7 @@ pub enum Absence {
 
 /// The answer to a forced release.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum ForceRelease {
     /// This lock was ended.
     Released(Record),
@@ -111,6 +130,7 @@ pub enum ForceRelease {
 
 /// A live lock as the store has it, with its raw key and lock id; `Debug` hides both.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Record {
     /// What is locked.
     pub key: Key,
@@ -129,6 +149,33 @@ pub struct Record {
 }
 
 impl Record {
+    /// The record of a grant, without a holder's name and without notes.
+    pub fn new(key: Key, grant: &Grant) -> Self {
+        Self {
+            key,
+            lock_id: grant.lock_id,
+            fence: grant.fence,
+            acquired_at: grant.acquired_at,
+            expires_at: grant.expires_at,
+            holder: None,
+            metadata: Metadata::default(),
+        }
+    }
+
+    /// Who holds it, if a name was left.
+    #[must_use]
+    pub fn with_holder(mut self, holder: Option<Holder>) -> Self {
+        self.holder = holder;
+        self
+    }
+
+    /// Notes stored with the lock.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
     /// The answer to somebody else who wants this lock at `now`.
     pub fn contention(&self, now: Timestamp) -> Contention {
         Contention { holder: self.holder.clone(), acquired_at: self.acquired_at, expires_at: self.expires_at, now }
@@ -156,26 +203,79 @@ impl fmt::Debug for Record {
 
 /// One page of a listing.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ListPage {
     /// The locks on this page.
     pub records: Vec<Record>,
-    /// Where the next page starts, if there is one: for [`ListRequest::after`](super::ListRequest::after).
+    /// Where the next page starts, if there is one: for
+    /// [`ListRequest::with_cursor`](super::ListRequest::with_cursor).
     pub next: Option<String>,
 }
 
+impl ListPage {
+    /// A page, and where the next one starts if there is one.
+    pub fn new(records: Vec<Record>, next: Option<String>) -> Self {
+        Self { records, next }
+    }
+}
+
 /// What a store can and cannot do.
+///
+/// ```
+/// use leasehold::backend::{Capabilities, TimeAuthority};
+///
+/// let found = Capabilities::new(TimeAuthority::Store).with_wake_ups(true);
+/// assert!(found.wake_ups && !found.clock_floored_fences);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// Whose clock decides.
     pub time_authority: TimeAuthority,
     /// Whether subscriptions yield events. Without, waiting polls.
     pub wake_ups: bool,
-    /// Whether fences are floored by the clock, so that they never repeat even if the store loses writes.
+    /// Whether fences are floored by the clock, so that they never repeat even if the store loses
+    /// writes.
     pub clock_floored_fences: bool,
+    /// The longest that the store lets one call take before it answers with an error.
+    /// [`Locks`](crate::Locks) gives up on a store that does not keep to this.
+    pub call_timeout: Duration,
+}
+
+impl Capabilities {
+    /// How long a call may take unless somebody says otherwise: every store's default.
+    pub const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// A store that cannot push events and whose fences know no clock.
+    pub const fn new(time_authority: TimeAuthority) -> Self {
+        Self { time_authority, wake_ups: false, clock_floored_fences: false, call_timeout: Self::DEFAULT_CALL_TIMEOUT }
+    }
+
+    /// Whether subscriptions yield events.
+    #[must_use]
+    pub const fn with_wake_ups(mut self, yes: bool) -> Self {
+        self.wake_ups = yes;
+        self
+    }
+
+    /// Whether fences are floored by the clock.
+    #[must_use]
+    pub const fn with_clock_floored_fences(mut self, yes: bool) -> Self {
+        self.clock_floored_fences = yes;
+        self
+    }
+
+    /// The longest that the store lets one call take.
+    #[must_use]
+    pub const fn with_call_timeout(mut self, time: Duration) -> Self {
+        self.call_timeout = time;
+        self
+    }
 }
 
 /// Whose clock decides when a lock expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TimeAuthority {
     /// The store's own.
     Store,

@@ -8,22 +8,27 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use tokio::sync::mpsc;
 
-use crate::{LockId, Loss};
+use crate::{Fence, Key, Loss};
 
 /// Something that happened in the store. A hint, not a fact: look before you act on it, except on
 /// [`Taken`](Event::Taken), which names a lock that is dead for certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// The lock of the subscribed key was released, by its holder or by force.
     Freed,
-    /// This lock was taken from its holder.
+    /// This lock was taken from its holder. It is named by its key and fence: whoever hears of it
+    /// must not learn the lock id, which would let them act as the holder.
     Taken {
-        /// The dead lock.
-        lock_id: LockId,
+        /// The key of the dead lock.
+        key: Key,
+        /// The fence of the dead lock.
+        fence: Fence,
         /// [`Loss::Stolen`] or [`Loss::ForceReleased`].
         how: Loss,
     },
-    /// Events may have been missed: a connection was lost and made again, or the reader was too slow.
+    /// Events may have been missed: a connection was lost and made again, or the reader was too
+    /// slow.
     Missed,
 }
 
@@ -36,8 +41,8 @@ impl Subscription {
         Self(Box::pin(stream))
     }
 
-    /// A subscription fed through the returned [`Publisher`], which keeps up to `capacity` events that were not read
-    /// yet. `on_drop` runs when the subscription is dropped.
+    /// A subscription fed through the returned [`Publisher`], which keeps up to `capacity` events
+    /// that were not read yet. `on_drop` runs when the subscription is dropped.
     pub fn channel(capacity: usize, on_drop: impl FnOnce() + Send + 'static) -> (Publisher, Self) {
         let (sender, receiver) = mpsc::channel(capacity);
         let missed = Arc::new(AtomicBool::new(false));
@@ -81,12 +86,13 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Hands `event` to the subscriber. Never waits: when the subscriber is too far behind, it gets one
-    /// [`Event::Missed`] for all it could not take.
+    /// Hands `event` to the subscriber. Never waits: when the subscriber is too far behind, it gets
+    /// one [`Event::Missed`] for all it could not take.
     pub fn publish(&self, event: Event) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event) {
             self.missed.store(true, Ordering::Release);
-            // The reader may have emptied the queue before the flag was set and sleep by now: wake it.
+            // The reader may have emptied the queue before the flag was set and sleep by now: wake
+            // it.
             let _ = self.sender.try_send(Event::Missed);
         }
     }

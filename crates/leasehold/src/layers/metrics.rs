@@ -4,10 +4,12 @@ use std::time::Instant;
 use async_trait::async_trait;
 use metrics::{counter, histogram};
 
-use crate::{
-    Acquire, AcquireRequest, Backend, Capabilities, Error, Extend, ForceRelease, Key, ListPage, ListRequest, LockId,
-    LookupBy, Operation, Record, Release, Subscription, Topic, Ttl,
+use crate::backend::{
+    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
+    Subscription, Topic,
 };
+use crate::metric_names::{CONTENTION, OPERATION_SECONDS, OPERATIONS, describe_store};
+use crate::{Error, Key, ListRequest, LockId, Operation, Ttl};
 
 /// Counts and times every operation of a store through the `metrics` facade.
 ///
@@ -17,17 +19,19 @@ use crate::{
 /// | `leasehold_operation_seconds` | histogram | `operation` |
 /// | `leasehold_contention_total` | counter | |
 ///
-/// `operation` is [`Operation::as_str`]; `outcome` is `ok`, `absent` (release and extend), `held` (acquire) or `error`.
-/// No label carries a key. Use [`LocksBuilder::metrics`](crate::LocksBuilder::metrics) to get this layer together with
-/// the waiting and holding times, which a store cannot see.
+/// `operation` is [`Operation::as_str`]; `outcome` is `ok`, `absent` (release and extend), `held`
+/// (acquire) or `error`. No label carries a key. Use
+/// [`LocksBuilder::metrics`](crate::LocksBuilder::metrics) to get this layer together with the
+/// waiting and holding times, which a store cannot see.
 #[derive(Clone, Debug)]
 pub struct MetricsLayer {
     store: Arc<dyn Backend>,
 }
 
 impl MetricsLayer {
-    /// A store around `store`.
+    /// A store around `store`. Install the recorder first: it is told now what each metric means.
     pub fn new(store: impl Backend) -> Self {
+        describe_store();
         Self { store: Arc::new(store) }
     }
 }
@@ -39,9 +43,9 @@ async fn measured<T>(
 ) -> Result<T, Error> {
     let started = Instant::now();
     let answer = call.await;
-    histogram!("leasehold_operation_seconds", "operation" => operation.as_str()).record(started.elapsed());
+    histogram!(OPERATION_SECONDS, "operation" => operation.as_str()).record(started.elapsed());
     let outcome = answer.as_ref().map_or("error", outcome);
-    counter!("leasehold_operations_total", "operation" => operation.as_str(), "outcome" => outcome).increment(1);
+    counter!(OPERATIONS, "operation" => operation.as_str(), "outcome" => outcome).increment(1);
     answer
 }
 
@@ -55,7 +59,7 @@ impl Backend for MetricsLayer {
         let outcome = |answer: &Acquire| match answer {
             Acquire::Granted(_) => "ok",
             Acquire::Held(_) => {
-                counter!("leasehold_contention_total").increment(1);
+                counter!(CONTENTION).increment(1);
                 "held"
             }
         };
@@ -96,11 +100,6 @@ impl Backend for MetricsLayer {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         measured(Operation::ForceRelease, ok, self.store.force_release(key)).await
-    }
-
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        let store = measured(Operation::Fork, ok, self.store.fork()).await?;
-        Ok(Arc::new(Self { store }))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,9 +1,9 @@
 //! Stores around stores: each adds one thing and passes everything on.
 
-mod fault;
+#[cfg(feature = "metrics")]
 mod metrics;
 mod telemetry;
 
-pub use fault::{Fault, FaultLayer, Faults};
+#[cfg(feature = "metrics")]
 pub use metrics::MetricsLayer;
 pub use telemetry::{EventResult, EventType, LockEvent, Reason, TelemetryLayer};

@@ -1,8 +1,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::Inner;
 use super::attempt::Attempt;
 use super::guard::Guard;
 use super::hold::{Hold, Terms};
@@ -10,10 +12,11 @@ use super::lease::Lease;
 use super::owner::Owner;
 use super::queue::Turn;
 use super::retry::{Retry, Wait};
-use super::{Inner, PlantedBug};
-use crate::{Acquire, AcquireRequest, Contention, Error, Grant, Loss, Operation, Subscription, Topic};
+use crate::backend::{Acquire, AcquireRequest, Subscription};
+use crate::{Contention, Error, Grant, Loss};
 
-/// How long a waiter that will be woken sleeps before it looks by itself, in case the wake-up was lost.
+/// How long a waiter that will be woken sleeps before it looks by itself, in case the wake-up was
+/// lost.
 const WAKE_UP_BACKSTOP: Duration = Duration::from_secs(5);
 
 /// Looking exactly when a lock becomes free would be a little too early as often as not.
@@ -51,28 +54,31 @@ impl Plan {
         }
         let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
         match self.until(None, self.try_with(&mut attempt)).await.map_err(|_| Error::aborted())?? {
-            Acquire::Held(contention) => Ok(Err(contention)),
-            Acquire::Granted(grant) => self.guard(attempt, &grant).map(Ok),
+            Tried::Held(contention) => Ok(Err(contention)),
+            Tried::Granted(grant) => self.guard(attempt, &grant).map(Ok),
+            Tried::Lost(loss) => Err(Error::lost(loss)),
         }
     }
 
     /// Asks the store once. A grant is good to be handed out.
-    async fn try_with(&self, attempt: &mut Attempt<'_>) -> Result<Acquire, Error> {
-        let mut answer = attempt.send().await?;
-        if let Acquire::Granted(grant) = &mut answer {
-            attempt.refresh(grant).await?;
-            if let Err(error) = self.inner.core.high_water.check(&self.request.key, grant.fence) {
-                // A lock that was taken while its answer was on the way has a lower fence than the thief's.
-                if attempt.still_holds().await? {
-                    return Err(error);
-                }
-                return Err(Error::lost(Loss::Gone));
+    async fn try_with(&self, attempt: &mut Attempt<'_>) -> Result<Tried, Error> {
+        let mut grant = match attempt.send().await? {
+            Acquire::Granted(grant) => grant,
+            Acquire::Held(contention) => return Ok(Tried::Held(contention)),
+        };
+        attempt.refresh(&mut grant).await?;
+        if let Err(error) = self.inner.core.high_water.check(&self.request.key, grant.fence) {
+            // A lock that was taken while its answer was on the way has a lower fence than the
+            // thief's.
+            if attempt.still_holds().await? {
+                return Err(error);
             }
+            return Ok(Tried::Lost(Loss::Gone));
         }
-        Ok(answer)
+        Ok(Tried::Granted(grant))
     }
 
-    /// Tries until the lock is ours or the patience is at its end: subscribe, try, wait, again.
+    /// Tries until the lock is ours or the time is over: subscribe, try, wait, again.
     pub(super) async fn acquire(&self) -> Result<Guard, Error> {
         let started = self.inner.core.now();
         let result = self.wait_and_acquire(started).await;
@@ -88,7 +94,8 @@ impl Plan {
         let acquire = async {
             tokio::select! {
                 biased;
-                // Another task of the same owner may have the lock already, or get it while this one waits.
+                // Another task of the same owner may have the lock already, or get it while this
+                // one waits.
                 guard = self.reentered() => Ok(guard),
                 guard = self.wait_in_line(&mut last) => guard,
             }
@@ -101,26 +108,29 @@ impl Plan {
     }
 
     async fn wait_in_line(&self, last: &mut LastAnswer) -> Result<Guard, Error> {
-        let turn = self.enter_line().await;
+        let turn = self.inner.core.queue.enter(&self.request.key).await;
         let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
-        let mut waiting = Waiting { plan: self, turn, subscription: None, retries: 0 };
+        let mut waiting = Waiting { plan: self, turn, subscription: None, subscribing: None, retries: 0 };
         let started = self.inner.core.now();
         loop {
             let pause = match self.try_with(&mut attempt).await {
-                Ok(Acquire::Granted(grant)) => return self.guard(attempt, &grant),
-                Ok(Acquire::Held(contention)) => {
+                Ok(Tried::Granted(grant)) => return self.guard(attempt, &grant),
+                Ok(Tried::Held(contention)) => {
+                    tracing::debug!(key = %self.request.key.hash_id(), %contention, "the lock is taken, waiting");
                     if let Some(tell) = &self.on_contention {
                         tell(&contention);
                     }
                     let pause = waiting.pause(&contention);
                     *last = LastAnswer::Held(contention);
-                    if waiting.subscribe().await {
-                        // Try once more before waiting: the lock may have been freed before we were subscribed.
-                        continue;
-                    }
+                    waiting.subscribe();
                     pause
                 }
-                Err(error) if error.is_retryable() || error.loss().is_some() => {
+                Ok(Tried::Lost(loss)) => {
+                    *last = LastAnswer::Failed(Error::lost(loss));
+                    self.retry.delay_after(waiting.retries)
+                }
+                Err(error) if error.is_retryable() => {
+                    tracing::debug!(key = %self.request.key.hash_id(), %error, "a try failed and is made again");
                     *last = LastAnswer::Failed(error);
                     self.retry.delay_after(waiting.retries)
                 }
@@ -133,21 +143,15 @@ impl Plan {
         }
     }
 
-    async fn enter_line(&self) -> Option<Turn<'_>> {
-        if self.inner.core.settings.planted(PlantedBug::SkipQueue) {
-            return None;
-        }
-        Some(self.inner.core.queue.enter(&self.request.key).await)
-    }
-
-    /// Until when to wait. No deadline if there is no waiting at all: a single try takes as long as it takes.
+    /// Until when to wait. No deadline if there is no waiting at all: a single try takes as long as
+    /// it takes.
     fn deadline(&self, started: Instant) -> Option<Instant> {
-        let patience = match self.wait {
+        let timeout = match self.wait {
             Wait::AsRetry => self.retry.timeout,
             Wait::AtMost(time) => time,
             Wait::Forever => return None,
         };
-        started.checked_add(patience)
+        started.checked_add(timeout)
     }
 
     fn check_open(&self) -> Result<(), Error> {
@@ -170,7 +174,7 @@ impl Plan {
         }
     }
 
-    /// The error of a request that ran out of patience: the store's if that was what it met last.
+    /// The error of a request that ran out of time: the store's if that was what it met last.
     fn give_up(&self, started: Instant, last: LastAnswer) -> Error {
         match last {
             LastAnswer::Failed(error) => error,
@@ -213,17 +217,26 @@ impl Plan {
         core.watch(&hold);
         let guard = Guard::new(Lease { hold: hold.clone(), locks: self.inner.clone() });
         attempt.taken_over();
-        // After the hold can be seen by `shutdown`: one of the two sees the other. And `shutdown` waits for the attempt, which
-        // is dropped only after the guard's release is on its way.
+        // After the hold can be seen by `shutdown`: one of the two sees the other. And `shutdown`
+        // waits for the attempt, which is dropped only after the guard's release is on its way.
         if let Err(closed) = self.check_open() {
             drop(guard);
             return Err(closed);
         }
+        tracing::debug!(key = %hold.key.hash_id(), fence = %hold.fence, "lock acquired");
         if let Some(owner) = &self.owner {
             owner.remember(&self.inner, &hold);
         }
         Ok(guard)
     }
+}
+
+/// What one try came to.
+enum Tried {
+    Granted(Grant),
+    Held(Contention),
+    /// It was granted, and taken away before the answer came.
+    Lost(Loss),
 }
 
 /// What the store said last to a request that waits.
@@ -235,31 +248,27 @@ enum LastAnswer {
     Failed(Error),
 }
 
-/// The state of waiting for one lock: a place in line, a subscription, and the count of tries without a reason.
+/// The state of waiting for one lock: a place in line, a subscription, and the count of tries
+/// without a reason.
 struct Waiting<'a> {
     plan: &'a Plan,
-    turn: Option<Turn<'a>>,
+    turn: Turn<'a>,
     subscription: Option<Subscription>,
+    /// A subscription that is on its way. Meanwhile the lock may be freed in this process.
+    subscribing: Option<oneshot::Receiver<Result<Subscription, Error>>>,
     retries: u32,
 }
 
 impl Waiting<'_> {
-    /// Subscribes unless that is done already or cannot be done. Tells whether it has just been done.
-    async fn subscribe(&mut self) -> bool {
-        let core = &self.plan.inner.core;
-        if self.subscription.is_some() || !core.backend.capabilities().wake_ups {
-            return false;
-        }
-        let subscribe = core.backend.subscribe(Topic::Freed(&self.plan.request.key));
-        match core.within(core.settings.operation_timeout, Operation::Subscribe, subscribe).await {
-            Ok(subscription) => {
-                self.subscription = Some(subscription);
-                true
-            }
-            Err(error) => {
-                tracing::debug!(%error, "cannot subscribe to wake-ups, polling instead");
-                false
-            }
+    /// Asks the keeper for a subscription, unless that is done already or cannot be done.
+    fn subscribe(&mut self) {
+        let inner = &self.plan.inner;
+        let asked = self.subscription.is_some() || self.subscribing.is_some();
+        if !asked
+            && inner.core.backend.capabilities().wake_ups
+            && let Ok(keeper) = inner.keeper()
+        {
+            self.subscribing = Some(keeper.subscribe(self.plan.request.key.clone()));
         }
     }
 
@@ -267,44 +276,64 @@ impl Waiting<'_> {
         !matches!(self.plan.wait, Wait::AsRetry) || self.retries < self.plan.retry.max_retries
     }
 
-    /// How long to sleep if nobody wakes us: never past the moment the lock is free, or may be stolen, at the latest.
-    /// A holder without a name was let in by a program that sends no wake-ups.
+    /// How long to sleep if nobody wakes us: never past the moment the lock is free, or may be
+    /// stolen, at the latest. A holder without a name was let in by a program that sends no
+    /// wake-ups.
     fn pause(&self, contention: &Contention) -> Duration {
         let will_be_woken = self.subscription.is_some() && contention.holder.is_some();
         let pause = if will_be_woken { WAKE_UP_BACKSTOP } else { self.plan.retry.delay_after(self.retries) };
-        let stuck_after = self.plan.request.steal.stuck_after();
-        let stealable_in = stuck_after.map_or(Duration::MAX, |limit| limit.saturating_sub(contention.held_for()));
+        let held_longer_than = self.plan.request.steal.held_longer_than();
+        let stealable_in = held_longer_than.map_or(Duration::MAX, |limit| limit.saturating_sub(contention.held_for()));
         pause.min(contention.free_in().min(stealable_in) + MARGIN)
     }
 
     /// Sleeps until the lock may be free or `pause` has passed.
     async fn wait(&mut self, pause: Duration) {
         let core = &self.plan.inner.core;
-        let turn = &self.turn;
-        let freed_here = async {
-            match turn {
-                Some(turn) => turn.freed().await,
-                None => std::future::pending().await,
-            }
-        };
-        let subscription = &mut self.subscription;
-        let freed_elsewhere = async {
-            match subscription {
-                Some(subscription) => subscription.next().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = freed_here => {}
-            event = freed_elsewhere => {
-                if event.is_none() {
-                    // The store closed it. Polling goes on at the usual pace until there is a new one.
+        let mut until = core.after(pause);
+        loop {
+            let (subscription, subscribing) = (&mut self.subscription, &mut self.subscribing);
+            let subscribed = async {
+                match subscribing {
+                    Some(subscribing) => subscribing.await,
+                    None => std::future::pending().await,
+                }
+            };
+            let freed_elsewhere = async {
+                match subscription {
+                    Some(subscription) => subscription.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.turn.freed() => return,
+                outcome = subscribed => {
+                    self.subscribing = None;
+                    match outcome {
+                        Ok(Ok(subscription)) => {
+                            // Try once more: the lock may have been freed before we were
+                            // subscribed.
+                            self.subscription = Some(subscription);
+                            return;
+                        }
+                        Ok(Err(error)) => tracing::debug!(%error, "cannot subscribe to wake-ups, polling instead"),
+                        Err(_) => {}
+                    }
+                }
+                event = freed_elsewhere => {
+                    if event.is_some() {
+                        return;
+                    }
+                    // The store closed it. Polling goes on at the usual pace until there is a new
+                    // one.
                     self.subscription = None;
+                    until = core.after(self.plan.retry.delay_after(self.retries));
+                }
+                () = core.sleep_until(Some(until)) => {
                     self.retries += 1;
-                    core.sleep(self.plan.retry.delay_after(self.retries)).await;
+                    return;
                 }
             }
-            () = core.sleep(pause) => self.retries += 1,
         }
     }
 }

@@ -1,14 +1,16 @@
 use super::lease::Lease;
+use super::ownership::Ownership;
 use super::request::LockRequest;
 use crate::Error;
 
 /// A request that goes on without the lock if it cannot be had in time, made by
-/// [`LockRequest::best_effort`]. For request handlers with a deadline of their own, where being late is worse than a
-/// rare overlap.
+/// [`LockRequest::best_effort`]. For request handlers with a deadline of their own, where being
+/// late is worse than a rare overlap.
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::{Locks, Memory};
+/// use leasehold::memory::Memory;
+/// use leasehold::Locks;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
@@ -32,6 +34,7 @@ pub struct BestEffort(LockRequest);
 
 /// What a [`BestEffort`] run came to.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Outcome<T> {
     /// What the work returned.
     pub value: T,
@@ -44,14 +47,16 @@ impl BestEffort {
         Self(request)
     }
 
-    /// Waits for the lock as the request says, then runs `work`: with a lease, or with `None` if somebody else kept
-    /// the lock or the store failed. Work that loses its lock goes on too, and the outcome says so.
+    /// Waits for the lock as the request says, then runs `work`: with a lease, or with `None` if
+    /// somebody else kept the lock or the store failed. Work that loses its lock goes on too, and
+    /// the outcome says so.
     ///
     /// Cancel-safe, as [`LockRequest::run`].
     ///
     /// # Errors
     ///
-    /// Only what waiting longer would not mend: [`InvalidArgument`](crate::ErrorCode::InvalidArgument),
+    /// Only what waiting longer would not mend:
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument),
     /// [`AuthFailed`](crate::ErrorCode::AuthFailed), [`Internal`](crate::ErrorCode::Internal),
     /// [`Aborted`](crate::ErrorCode::Aborted). The work did not run then.
     pub async fn run<T, F, Fut>(self, work: F) -> Result<Outcome<T>, Error>
@@ -68,9 +73,13 @@ impl BestEffort {
             Err(error) => return Err(error),
         };
         let value = work(Some(guard.lease().clone())).await;
-        let loss = guard.loss().map(Error::lost);
-        let released = guard.release().await;
-        let unlocked = loss.or_else(|| released.err().filter(|error| error.loss().is_some()));
+        let lost_before = guard.loss();
+        let lost = match (lost_before, guard.give_back().await) {
+            (None, Ok(Ownership::Lost(loss))) => Some(loss),
+            // A release that fails takes nothing away from the work, which had the lock.
+            (lost, _) => lost,
+        };
+        let unlocked = lost.map(Error::lost);
         Ok(Outcome { value, unlocked })
     }
 }

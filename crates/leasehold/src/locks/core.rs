@@ -6,26 +6,50 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use super::high_water::HighWater;
-use super::hold::Hold;
+use super::hold::{Ended, Hold};
+use super::ownership::Ownership;
 use super::queue::Queue;
 use super::schedule::Schedule;
 use super::settings::{ReleaseFailure, Settings};
+use crate::backend::{Backend, Release};
 use crate::sync::lock;
-use crate::{Backend, Error, Key, LockId, Loss, Operation, Release, Ttl};
+use crate::{Error, Fence, Key, LockId, Loss, Operation, Ttl};
 
 /// The first pause between two tries of a release that failed, and the longest.
 const RELEASE_RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// The least time for one try of a release: a shorter one only shows that a store is not in memory.
+const LEAST_RELEASE: Duration = Duration::from_secs(1);
+
+/// Until a lease ends by itself there is a point in trying to release it, but not for years.
+const LONGEST_RELEASE: Duration = Duration::from_secs(300);
+
+/// A store gets so many times its own call timeout before a handle gives up on it: the store's own
+/// error tells more, and is certain about what was sent.
+const CALL_TIMEOUTS: u32 = 2;
+
 /// As good as for ever.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// What is left of a hold that we give back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenBack {
+    /// How it ended: [`Loss::Released`] if it was ours until now.
+    pub(super) loss: Loss,
+    /// The store may still have it, and has to be told.
+    pub(super) store_has_it: bool,
+}
 
 /// What the handle, its guards and its keeper share.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) settings: Settings,
+    /// The longest that a call to the store may take.
+    pub(super) call_timeout: Duration,
     pub(super) queue: Queue,
     pub(super) high_water: HighWater,
     schedule: Mutex<Schedule>,
@@ -41,7 +65,9 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(backend: Arc<dyn Backend>, settings: Settings) -> Self {
+        let its_own = || backend.capabilities().call_timeout.saturating_mul(CALL_TIMEOUTS);
         Self {
+            call_timeout: settings.call_timeout.unwrap_or_else(its_own),
             backend,
             settings,
             queue: Queue::new(),
@@ -77,23 +103,34 @@ impl Core {
         self.settings.clock.sleep_until(self.after(time)).await;
     }
 
-    /// Runs an operation of the store for at most `timeout`. A driver that panics is an error like others: it must not take
-    /// the keeper's work with it.
+    /// Waits until the handle has been shut down for `time`: what is left to do must not wait much
+    /// longer.
+    pub(super) async fn closing_for(&self, time: Duration) {
+        self.closing.cancelled().await;
+        self.sleep(time).await;
+    }
+
+    /// Runs an operation of the store for at most `timeout`. A driver that panics is an error like
+    /// others: it must not take the keeper's work with it.
     pub(super) async fn within<T>(
         &self,
         timeout: Duration,
         operation: Operation,
         run: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        tokio::select! {
-            biased;
-            result = caught(operation, run) => result,
-            () = self.sleep(timeout) => Err(Error::timed_out(operation, timeout)),
-        }
+        let call = async {
+            tokio::select! {
+                biased;
+                result = caught(operation, run) => result,
+                () = self.sleep(timeout) => Err(Error::timed_out(operation, timeout)),
+            }
+        };
+        call.instrument(tracing::debug_span!("store", operation = operation.as_str())).await
     }
 
     /// Has the keeper watch a new hold.
     pub(super) fn watch(&self, hold: &Arc<Hold>) {
+        self.settings.metrics.begun();
         if lock(&self.schedule).set(hold.clone(), hold.next_look()) {
             self.sooner.notify_one();
         }
@@ -124,25 +161,35 @@ impl Core {
         lock(&self.schedule).all()
     }
 
-    /// Ends a hold that we give back. Returns whether the store still has to be told.
-    pub(super) fn give_back(&self, hold: &Hold) -> (Loss, bool) {
-        let (loss, first) = hold.end(Loss::Released);
+    /// Ends a hold that we give back.
+    pub(super) fn give_back(&self, hold: &Hold) -> GivenBack {
+        let Ended { loss, first } = hold.end(Loss::Released);
         self.forget(hold);
         if first {
             self.over(hold, loss);
         }
-        let tell = match loss {
-            // Past the deadline the record may still be in the way of others, for the rest of the tolerance.
+        let store_has_it = match loss {
+            // Past the deadline the record may still be in the way of others, for the rest of the
+            // tolerance.
             Loss::Expired | Loss::MaxHold => true,
             Loss::Released => first,
             Loss::Gone | Loss::Stolen | Loss::ForceReleased => false,
         };
-        (loss, tell)
+        GivenBack { loss, store_has_it }
+    }
+
+    /// Ends a hold whose lock somebody else is responsible for from now on.
+    pub(super) fn let_go(&self, hold: &Hold) {
+        let Ended { loss, first } = hold.end(Loss::Released);
+        self.forget(hold);
+        if first {
+            self.over(hold, loss);
+        }
     }
 
     /// Ends a hold that was taken from us.
     pub(super) fn lose(&self, hold: &Hold, loss: Loss) {
-        let (loss, first) = hold.end(loss);
+        let Ended { loss, first } = hold.end(loss);
         self.forget(hold);
         if first && loss != Loss::Released {
             tracing::warn!(key = %hold.key.hash_id(), fence = %hold.fence, reason = loss.as_str(), "lock lost");
@@ -152,21 +199,35 @@ impl Core {
     }
 
     fn over(&self, hold: &Hold, loss: Loss) {
-        self.settings.metrics.held(|| self.now().saturating_duration_since(hold.granted));
-        if loss != Loss::Released {
-            self.settings.metrics.lost(loss);
-        }
+        self.settings.metrics.ended(|| self.now().saturating_duration_since(hold.granted), loss);
     }
 
-    /// How long one extend to `ttl` may take: it leaves time for another one, and never hides the deadline.
-    pub(super) fn patience(&self, hold: &Hold, ttl: Ttl) -> Duration {
-        let third = hold.ttl().as_duration() / 3;
-        self.settings.operation_timeout.min(third).min(ttl.as_duration()).min(hold.remaining())
+    /// How long one extend to `ttl` may take: it leaves time for another one, and never hides the
+    /// deadline.
+    fn extend_timeout(&self, hold: &Hold, ttl: Ttl) -> Duration {
+        self.call_timeout.min(hold.ttl().renew_after()).min(ttl.as_duration()).min(hold.remaining())
+    }
+
+    /// Extends a hold. If the lock turns out to be lost, the hold is ended. Only the keeper may
+    /// call this: a user's task that is not polled would keep renewals waiting.
+    pub(super) async fn extend(&self, hold: &Hold, ttl: Ttl) -> Result<Ownership, Error> {
+        let extend = hold.extend(&*self.backend, ttl);
+        let outcome = self.within(self.extend_timeout(hold, ttl), Operation::Extend, extend).await?;
+        if let Ownership::Lost(loss) = outcome {
+            self.lose(hold, loss);
+        }
+        Ok(outcome)
+    }
+
+    /// How long a release is worth trying if nobody waits for it.
+    pub(super) fn worth_trying(&self, ttl: Ttl) -> Duration {
+        self.settings.release_timeout.max(ttl.as_duration().min(LONGEST_RELEASE))
     }
 
     /// The store reports that this lock was taken from its holder, who may or may not be us.
-    pub(super) fn taken(&self, id: &LockId, how: Loss) {
-        if let Some(hold) = self.hold_of(id) {
+    pub(super) fn taken(&self, key: &Key, fence: Fence, how: Loss) {
+        let hold = lock(&self.schedule).find(key, fence);
+        if let Some(hold) = hold {
             self.lose(&hold, how);
         }
     }
@@ -176,48 +237,47 @@ impl Core {
         lock(&self.schedule).get(id)
     }
 
-    pub(super) fn forget(&self, hold: &Hold) {
-        if !self.settings.planted(super::PlantedBug::RenewAfterRelease) {
-            lock(&self.schedule).remove(&hold.lock_id);
-        }
+    fn forget(&self, hold: &Hold) {
+        lock(&self.schedule).remove(&hold.lock_id);
     }
 
     /// Gives an ended hold back to the store, trying again until `until` if the store fails.
     pub(super) async fn release_hold(
         &self,
-        backend: &dyn Backend,
         hold: &Hold,
         until: Instant,
         may_have_arrived: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Ownership, Error> {
         tokio::select! {
             biased;
             () = hold.extends_stopped() => {}
             () = self.settings.clock.sleep_until(until) => {}
         }
-        self.release(backend, &hold.key, &hold.lock_id, until, may_have_arrived).await
+        self.release(&hold.key, &hold.lock_id, until, may_have_arrived).await
     }
 
-    /// Gives a lock back to the store, trying again until `until` if the store fails. Fails with [`Loss::Gone`] if the
-    /// store does not know the lock, unless an earlier release may have freed it.
+    /// Gives a lock back to the store, trying again until `until` if the store fails. It is lost if
+    /// the store does not know it, unless an earlier release may have freed it.
     pub(super) async fn release(
         &self,
-        backend: &dyn Backend,
         key: &Key,
         id: &LockId,
         until: Instant,
         mut may_have_arrived: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Ownership, Error> {
         let mut pause = RELEASE_RETRY.0;
+        // However late it is, the store gets the time for one answer.
+        let mut least = LEAST_RELEASE.min(self.settings.release_timeout);
         let result = loop {
             let until = self.closed_at.get().map_or(until, |closed| until.min(*closed));
-            let left = until.saturating_duration_since(self.now()).max(Duration::from_millis(1));
-            let timeout = left.min(self.settings.operation_timeout);
-            match self.within(timeout, Operation::Release, backend.release(id)).await {
-                Ok(Release::Released) => break Ok(()),
+            let left = until.saturating_duration_since(self.now());
+            let timeout = left.max(least).min(self.call_timeout);
+            least = Duration::from_millis(1);
+            match self.within(timeout, Operation::Release, self.backend.release(id)).await {
+                Ok(Release::Released) => break Ok(Ownership::Ours),
                 // The release whose answer was lost is the one that freed it.
-                Ok(Release::Absent(_)) if may_have_arrived => break Ok(()),
-                Ok(Release::Absent(_)) => break Err(Error::lost(Loss::Gone)),
+                Ok(Release::Absent(_)) if may_have_arrived => break Ok(Ownership::Ours),
+                Ok(Release::Absent(_)) => break Ok(Ownership::Lost(Loss::Gone)),
                 Err(error) if error.is_retryable() && pause < left => {
                     may_have_arrived |= error.outcome_unknown();
                     self.sleep(pause).await;
@@ -226,12 +286,19 @@ impl Core {
                 Err(error) => break Err(error),
             }
         };
+        match &result {
+            Ok(Ownership::Ours) => tracing::debug!(key = %key.hash_id(), "lock released"),
+            Ok(Ownership::Lost(loss)) => {
+                tracing::debug!(key = %key.hash_id(), %loss, "the lock to be released was not there");
+            }
+            Err(error) => tracing::debug!(key = %key.hash_id(), %error, "a lock could not be released"),
+        }
         self.queue.wake(key);
         result
     }
 
-    /// Reports a release that failed where no caller could be told. On a thread of its own: the hook is the user's, and may
-    /// block.
+    /// Reports a release that failed where no caller could be told. On a thread of its own: the
+    /// hook is the user's, and may block.
     pub(super) fn release_failed(&self, key: &Key, lock_id: &LockId, error: Error) {
         let (hook, key, lock_id) = (self.settings.on_release_error.clone(), key.clone(), *lock_id);
         let report = move || {

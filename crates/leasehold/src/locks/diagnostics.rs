@@ -1,13 +1,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::Locks;
-use crate::{
-    Error, Fence, ForceRelease, HashId, Holder, Key, ListRequest, LockId, LookupBy, Metadata, Operation, Record,
-    Timestamp,
-};
+use crate::backend::{ForceRelease, LookupBy, Record};
+use crate::{Error, Fence, HashId, Holder, Key, ListRequest, LockId, Metadata, Operation, Timestamp};
 
 /// What is known of a held lock, safe to log: the key and the lock id only as hashes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LockInfo {
     /// The hash of the key.
     pub key_hash: HashId,
@@ -39,8 +38,10 @@ impl From<Record> for LockInfo {
     }
 }
 
-/// A held lock in a listing: with its key, because that is what a listing is for, but without the lock id.
+/// A held lock in a listing: with its key, because that is what a listing is for, but without the
+/// lock id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Locked {
     /// What is locked.
     pub key: Key,
@@ -49,26 +50,40 @@ pub struct Locked {
     pub info: LockInfo,
 }
 
+impl Locked {
+    /// What is known of the lock of `key`.
+    pub fn new(key: Key, info: LockInfo) -> Self {
+        Self { key, info }
+    }
+}
+
 /// One page of held locks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LocksPage {
     /// The locks.
     pub locks: Vec<Locked>,
-    /// Where the next page starts, if there is one: for [`ListRequest::after`].
+    /// Where the next page starts, if there is one: for [`ListRequest::with_cursor`].
     pub next: Option<String>,
 }
 
-/// Looking at locks, for people and dashboards. What these calls return may be outdated when it arrives: never decide
-/// by it whether to touch what a lock protects. None of them writes, except `force_release`. All are cancel-safe, and
-/// fail with the store's error.
+/// Looking at locks, for people and dashboards. What these calls return may be outdated when it
+/// arrives: never decide by it whether to touch what a lock protects. None of them writes, except
+/// `force_release`. All are cancel-safe, and fail with the store's error, or with
+/// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if what they are given is no key.
 impl Locks {
     /// Whether somebody holds the lock of `key`.
     ///
     /// # Errors
     ///
     /// The store's error.
-    pub async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        self.call(Operation::IsLocked, self.backend().is_locked(key)).await
+    pub async fn is_locked<K>(&self, key: K) -> Result<bool, Error>
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        let key = key.try_into().map_err(Into::into)?;
+        self.call(Operation::IsLocked, self.backend().is_locked(&key)).await
     }
 
     /// The lock held on `key`, safe to log.
@@ -76,7 +91,11 @@ impl Locks {
     /// # Errors
     ///
     /// The store's error.
-    pub async fn get_by_key(&self, key: &Key) -> Result<Option<LockInfo>, Error> {
+    pub async fn get_by_key<K>(&self, key: K) -> Result<Option<LockInfo>, Error>
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
         Ok(self.get_by_key_raw(key).await?.map(LockInfo::from))
     }
 
@@ -94,8 +113,13 @@ impl Locks {
     /// # Errors
     ///
     /// The store's error.
-    pub async fn get_by_key_raw(&self, key: &Key) -> Result<Option<Record>, Error> {
-        self.call(Operation::Lookup, self.backend().lookup(LookupBy::Key(key))).await
+    pub async fn get_by_key_raw<K>(&self, key: K) -> Result<Option<Record>, Error>
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        let key = key.try_into().map_err(Into::into)?;
+        self.call(Operation::Lookup, self.backend().lookup(LookupBy::Key(&key))).await
     }
 
     /// The lock with this id, with its key.
@@ -107,7 +131,8 @@ impl Locks {
         self.call(Operation::Lookup, self.backend().lookup(LookupBy::Id(id))).await
     }
 
-    /// Whether `id` still holds its lock. Not a guard: extend and release check ownership themselves.
+    /// Whether `id` still holds its lock. Not a guard: extend and release check ownership
+    /// themselves.
     ///
     /// # Errors
     ///
@@ -116,15 +141,17 @@ impl Locks {
         Ok(self.get_by_id_raw(id).await?.is_some())
     }
 
-    /// One page of the held locks whose key starts with a prefix.
+    /// One page of the held locks whose key starts with a prefix: text, or a [`ListRequest`] for
+    /// more than the first page.
     ///
     /// ```
-    /// # use leasehold::{ListRequest, Locks, Memory};
+    /// # use leasehold::memory::Memory;
+    /// # use leasehold::Locks;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// # let locks = Locks::new(Memory::new());
     /// let _guard = locks.lock("payment:42").metadata([("order", "A-17")]).acquire().await?;
-    /// let page = locks.list(&ListRequest::new("payment:")).await?;
+    /// let page = locks.list("payment:").await?;
     /// assert_eq!(page.locks[0].key.as_str(), "payment:42");
     /// assert!(page.next.is_none());
     /// # Ok(())
@@ -134,21 +161,27 @@ impl Locks {
     /// # Errors
     ///
     /// The store's error.
-    pub async fn list(&self, request: &ListRequest) -> Result<LocksPage, Error> {
-        let page = self.call(Operation::List, self.backend().list(request)).await?;
-        let locked = |record: Record| Locked { key: record.key.clone(), info: record.into() };
+    pub async fn list(&self, request: impl Into<ListRequest>) -> Result<LocksPage, Error> {
+        let page = self.call(Operation::List, self.backend().list(&request.into())).await?;
+        let locked = |record: Record| Locked::new(record.key.clone(), record.into());
         Ok(LocksPage { locks: page.records.into_iter().map(locked).collect(), next: page.next })
     }
 
-    /// Ends whatever lock is held on `key`, and tells which it was. For operators: the holder is told, but may go on
-    /// working for a moment, and only a check of the fence protects against that.
+    /// Ends whatever lock is held on `key`, and tells which it was. For operators: the holder is
+    /// told, but may go on working for a moment, and only a check of the fence protects against
+    /// that.
     ///
     /// # Errors
     ///
     /// The store's error.
-    pub async fn force_release(&self, key: &Key) -> Result<Option<LockInfo>, Error> {
-        let answer = self.call(Operation::ForceRelease, self.backend().force_release(key)).await?;
-        self.inner.core.queue.wake(key);
+    pub async fn force_release<K>(&self, key: K) -> Result<Option<LockInfo>, Error>
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        let key = key.try_into().map_err(Into::into)?;
+        let answer = self.call(Operation::ForceRelease, self.backend().force_release(&key)).await?;
+        self.inner.core.queue.wake(&key);
         Ok(match answer {
             ForceRelease::Released(record) => Some(record.into()),
             ForceRelease::Absent => None,

@@ -1,26 +1,31 @@
 use std::time::Instant;
 
 use super::hold::{Hold, earlier};
+use super::ownership::Ownership;
+use crate::backend::{Backend, Extend};
 use crate::sync::lock;
-use crate::{Backend, Error, Extend, Loss, Timestamp, Ttl};
+use crate::{Error, Loss, Timestamp, Ttl};
 
 impl Hold {
-    /// Sends one extend and takes note of the answer. Fails with [`Loss::Gone`] if the store refuses; the caller ends
-    /// the lease then.
-    pub(super) async fn extend(&self, backend: &dyn Backend, ttl: Ttl) -> Result<(), Error> {
+    /// Sends one extend and takes note of the answer. If the lock is lost, the caller ends the
+    /// lease.
+    pub(super) async fn extend(&self, backend: &dyn Backend, ttl: Ttl) -> Result<Ownership, Error> {
         let _turn = self.extending.lock().await;
         let ttl = self.capped(ttl);
-        let sent = ExtendSent::begin(self, ttl)?;
+        let sent = match ExtendSent::begin(self, ttl) {
+            Ok(sent) => sent,
+            Err(loss) => return Ok(Ownership::Lost(loss)),
+        };
         let answer = tokio::select! {
             biased;
-            loss = self.ended() => return Err(Error::lost(loss)),
+            loss = self.ended() => return Ok(Ownership::Lost(loss)),
             answer = backend.extend(&self.lock_id, ttl) => answer,
         };
         match answer {
-            Ok(Extend::Extended { expires_at }) => sent.confirmed(expires_at),
+            Ok(Extend::Extended { expires_at }) => Ok(sent.confirmed(expires_at)),
             Ok(Extend::Absent(_)) => {
                 sent.not_arrived();
-                Err(Error::lost(Loss::Gone))
+                Ok(Ownership::Lost(Loss::Gone))
             }
             Err(error) => {
                 if !error.outcome_unknown() {
@@ -32,8 +37,8 @@ impl Hold {
     }
 }
 
-/// An extend that is on its way. Until its answer is known, and for ever if it never is, the store may have set the
-/// lease to its ttl: the deadline is not later than that.
+/// An extend that is on its way. Until its answer is known, and for ever if it never is, the store
+/// may have set the lease to its ttl: the deadline is not later than that.
 struct ExtendSent<'a> {
     hold: &'a Hold,
     ttl: Ttl,
@@ -43,10 +48,11 @@ struct ExtendSent<'a> {
 }
 
 impl<'a> ExtendSent<'a> {
-    fn begin(hold: &'a Hold, ttl: Ttl) -> Result<Self, Error> {
+    /// Fails if the lease has ended.
+    fn begin(hold: &'a Hold, ttl: Ttl) -> Result<Self, Loss> {
         let mut state = lock(&hold.state);
         if let Some(loss) = state.end.or_else(|| hold.overdue(&state)) {
-            return Err(Error::lost(loss));
+            return Err(loss);
         }
         let at = hold.clock.instant();
         let deadline_before = state.deadline;
@@ -58,19 +64,19 @@ impl<'a> ExtendSent<'a> {
         Ok(Self { hold, ttl, at, deadline_before, answered: false })
     }
 
-    /// The store confirmed it. The deadline moves, unless it has passed: an answer that comes too late changes
-    /// nothing, because the work was already told to stop.
-    fn confirmed(mut self, expires_at: Timestamp) -> Result<(), Error> {
+    /// The store confirmed it. The deadline moves, unless it has passed: an answer that comes too
+    /// late changes nothing, because the work was already told to stop.
+    fn confirmed(mut self, expires_at: Timestamp) -> Ownership {
         self.answered = true;
         let mut state = lock(&self.hold.state);
         if let Some(loss) = state.end.or_else(|| self.hold.overdue(&state)) {
-            return Err(Error::lost(loss));
+            return Ownership::Lost(loss);
         }
         let lasts = state.lasts(self.ttl);
         state.deadline = earlier(self.at + lasts.as_duration(), self.hold.hold_until);
         state.expires_at = expires_at;
         state.uncertain = false;
-        Ok(())
+        Ownership::Ours
     }
 
     /// It certainly did not arrive.

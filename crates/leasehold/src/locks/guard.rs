@@ -4,24 +4,31 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
-use super::background::{Undo, Work};
+use super::background::Release;
+use super::core::GivenBack;
+use super::footprint::Footprint;
 use super::hold::Hold;
 use super::lease::Lease;
+use super::ownership::Ownership;
+use super::undo::Undo;
 use crate::{Error, Grant, Loss};
 
-/// A held lock. It is renewed for as long as this value lives (unless the request said otherwise) and released when it
-/// is dropped.
+/// A held lock. It is renewed for as long as this value lives (unless the request said otherwise)
+/// and released when it is dropped.
 ///
 /// All that can be asked of a held lock is on [`Lease`], to which a guard dereferences.
 ///
 /// # Dropping
 ///
-/// Dropping a guard ends the lease at once and has the lock released in the background, by a thread of the library's
-/// own: that works on any thread, without a runtime and while a runtime shuts down. Three things it does not do:
+/// Dropping a guard ends the lease at once and has the lock released in the background, by a thread
+/// of the library's own: that works on any thread, without a runtime and while a runtime shuts
+/// down. Three things it does not do:
 ///
-/// - It does not wait. The lock is free a moment later. Call [`release`](Guard::release) to know that it is.
-/// - It cannot outlive the process. A program that ends right after dropping a guard may leave the lock taken until
-///   the lease runs out. Call [`release`](Guard::release), or [`Locks::shutdown`](crate::Locks::shutdown) at the end.
+/// - It does not wait. The lock is free a moment later. Call [`release`](Guard::release) to know
+///   that it is.
+/// - It cannot outlive the process. A program that ends right after dropping a guard may leave the
+///   lock taken until the lease runs out. Call [`release`](Guard::release), or
+///   [`Locks::shutdown`](crate::Locks::shutdown) at the end.
 /// - It cannot report failure to a caller; the `on_release_error` hook is told instead.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
@@ -40,58 +47,63 @@ impl Guard {
         &self.lease
     }
 
-    /// Releases the lock and waits for the store's answer. A nested guard of a re-entered lock only leaves; the lock is
-    /// released with the last of its guards. Once this returns, no renewal is sent any more.
+    /// Releases the lock and waits for the store's answer. A nested guard of a re-entered lock only
+    /// leaves; the lock is released with the last of its guards. Once this returns, no renewal is
+    /// sent any more.
     ///
     /// Cancel-safe: if the future is dropped, the lock is released in the background.
     ///
     /// # Errors
     ///
-    /// [`LockLost`](crate::ErrorCode::LockLost) if the lock was not ours any more: what was done under it may have
-    /// overlapped with somebody else's work. The store's error if it failed until `release_timeout` had passed; the
-    /// background goes on trying for as long as the lease would last.
-    pub async fn release(mut self) -> Result<(), Error> {
+    /// [`LockLost`](crate::ErrorCode::LockLost) if the lock was not ours any more: what was done
+    /// under it may have overlapped with somebody else's work. The store's error if it failed until
+    /// `release_timeout` had passed; the background goes on trying for as long as the lease would
+    /// last.
+    pub async fn release(self) -> Result<(), Error> {
+        self.give_back().await?.or_lost()
+    }
+
+    /// Releases the lock. What it protects may have been somebody else's if the lock was lost.
+    pub(super) async fn give_back(mut self) -> Result<Ownership, Error> {
         self.done = true;
         let (hold, locks) = (&self.lease.hold, &self.lease.locks);
         if !hold.leave() {
-            return Ok(());
+            return Ok(Ownership::Ours);
         }
         let core = &locks.core;
-        let (loss, tell) = core.give_back(hold);
-        if tell {
+        let GivenBack { loss, store_has_it } = core.give_back(hold);
+        let mut released = Ok(Ownership::Ours);
+        if store_has_it {
             let unfinished = Unfinished { hold: Some(hold), locks };
             let until = core.after(core.settings.release_timeout);
-            let result = core.release_hold(&*core.backend, hold, until, false).await;
-            match &result {
+            released = core.release_hold(hold, until, false).await;
+            match &released {
                 Err(error) if error.is_retryable() => {}
                 _ => unfinished.finished(),
             }
             if let (Some(request), Ok(keeper)) = (&hold.late, locks.keeper()) {
-                let undo = Undo { request: request.clone(), in_flight: None, may_hold: false, may_be_late: true };
-                drop(keeper.send(core, Work::Undo(undo)));
-            }
-            if loss == Loss::Released {
-                return result;
+                let undo = Undo { request: request.clone(), in_flight: None, footprint: Footprint::LATE };
+                keeper.undo(core, undo);
             }
         }
-        if loss == Loss::Released { Ok(()) } else { Err(Error::lost(loss)) }
+        if loss == Loss::Released { released } else { Ok(Ownership::Lost(loss)) }
     }
 
-    /// Gives up the guard but not the lock: it is neither renewed nor released any more, and ends when its ttl has
-    /// passed, or when somebody calls [`Locks::release`](crate::Locks::release) with the lock id of the returned
-    /// grant. For handing a lock to another process.
+    /// Gives up the guard but not the lock: it is neither renewed nor released any more, and ends
+    /// when its ttl has passed, or when somebody calls [`Locks::release`](crate::Locks::release)
+    /// with the lock id of the returned grant. For handing a lock to another process.
     ///
     /// If the lock was re-entered, the other guards lose it.
     pub fn leak(mut self) -> Grant {
         self.done = true;
         let hold = &self.lease.hold;
         hold.leave();
-        hold.end(Loss::Released);
-        self.lease.locks.core.forget(hold);
+        self.lease.locks.core.let_go(hold);
         hold.grant()
     }
 
-    /// Runs `work` until it is done or the lock is lost or `cancel` is cancelled, then releases the lock.
+    /// Runs `work` until it is done or the lock is lost or `cancel` is cancelled, then releases the
+    /// lock.
     pub(super) async fn run<T, F, Fut>(self, cancel: Option<CancellationToken>, work: F) -> Result<T, Error>
     where
         F: FnOnce(Lease) -> Fut,
@@ -142,8 +154,7 @@ impl Drop for Guard {
 
 /// Ends a hold and has the keeper tell the store.
 pub(super) fn release_in_background(locks: &Inner, hold: &Arc<Hold>) {
-    let (_, tell) = locks.core.give_back(hold);
-    if tell {
+    if locks.core.give_back(hold).store_has_it {
         hand_to_keeper(locks, hold, false);
     }
 }
@@ -151,8 +162,7 @@ pub(super) fn release_in_background(locks: &Inner, hold: &Arc<Hold>) {
 fn hand_to_keeper(locks: &Inner, hold: &Arc<Hold>, may_have_arrived: bool) {
     // There is no hold without a keeper that was started before it.
     if let Ok(keeper) = locks.keeper() {
-        let release = Work::Release { hold: hold.clone(), patience: None, may_have_arrived };
-        drop(keeper.send(&locks.core, release));
+        drop(keeper.release(&locks.core, Release { hold: hold.clone(), timeout: None, may_have_arrived }));
     }
 }
 

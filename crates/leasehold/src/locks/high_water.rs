@@ -9,8 +9,9 @@ use crate::{Error, ErrorCode, Fence, Key};
 /// Enough for the keys a busy process uses within a lease, small enough to forget about.
 const REMEMBERED_KEYS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
-/// The highest fence this process has seen for each of the keys it used last. A store whose fences go back, because it
-/// was restored from a backup or its clock was set back, is caught here instead of at the protected resource.
+/// The highest fence this process has seen for each of the keys it used last. A store whose fences
+/// go back, because it was restored from a backup or its clock was set back, is caught here instead
+/// of at the protected resource.
 #[derive(Debug)]
 pub(super) struct HighWater(Mutex<LruCache<Key, Fence>>);
 

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::lease::LockState;
+use crate::backend::AcquireRequest;
 use crate::clock::Clock;
 use crate::sync::lock;
-use crate::{AcquireRequest, Fence, Grant, Key, LockId, Loss, Timestamp, Ttl};
+use crate::{Fence, Grant, Key, LockId, Loss, Timestamp, Ttl};
 
 /// What the guards, the keeper and the handle know of one granted lock.
 #[derive(Debug)]
@@ -24,11 +25,12 @@ pub(super) struct Hold {
     pub(super) state: Mutex<State>,
     /// Something in `state` changed that somebody may wait for.
     pub(super) changed: Notify,
-    /// Extends are sent one after the other: two on the way at once could arrive in the other order and leave the
-    /// store with the shorter one. Only the keeper holds this, because a user's task that is not polled would keep
-    /// renewals waiting.
+    /// Extends are sent one after the other: two on the way at once could arrive in the other order
+    /// and leave the store with the shorter one. Only the keeper holds this, because a user's task
+    /// that is not polled would keep renewals waiting.
     pub(super) extending: tokio::sync::Mutex<()>,
-    /// The request, if a try of it was given up without an answer and may arrive after the lock is released.
+    /// The request, if a try of it was given up without an answer and may arrive after the lock is
+    /// released.
     pub(super) late: Option<Arc<AcquireRequest>>,
 }
 
@@ -38,8 +40,8 @@ pub(super) struct State {
     pub(super) deadline: Instant,
     pub(super) expires_at: Timestamp,
     pub(super) uncertain: bool,
-    /// The shortest extend of which it is unknown whether it arrived. It may still arrive after a longer one that was
-    /// confirmed, so no deadline may be further away than this.
+    /// The shortest extend of which it is unknown whether it arrived. It may still arrive after a
+    /// longer one that was confirmed, so no deadline may be further away than this.
     pub(super) shortest_unknown: Option<Ttl>,
     /// Guards on this lease: one, or more if it was re-entered.
     guards: usize,
@@ -52,6 +54,15 @@ impl State {
     pub(super) fn lasts(&self, ttl: Ttl) -> Ttl {
         self.shortest_unknown.map_or(ttl, |unknown| unknown.min(ttl))
     }
+}
+
+/// The end of a lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    /// How it ended.
+    pub(super) loss: Loss,
+    /// It had not ended before.
+    pub(super) first: bool,
 }
 
 /// The settings of a lease that the grant does not know.
@@ -138,16 +149,17 @@ impl Hold {
         })
     }
 
-    /// When the keeper must look at this lease next: when a third of the ttl has passed since the last renewal, or at
-    /// the deadline if there is nothing to renew.
+    /// When the keeper must look at this lease next: when a renewal is due, or at the deadline if
+    /// there is nothing to renew.
     pub(super) fn next_look(&self) -> Instant {
         let state = lock(&self.state);
         let final_deadline = self.hold_until.is_some_and(|until| state.deadline >= until);
         if !self.heartbeat || final_deadline {
             return state.deadline;
         }
-        let lasts = state.lasts(state.ttl).as_duration();
-        state.deadline.checked_sub(lasts * 2 / 3).unwrap_or(state.deadline)
+        let lasts = state.lasts(state.ttl);
+        let left = lasts.as_duration().saturating_sub(lasts.renew_after());
+        state.deadline.checked_sub(left).unwrap_or(state.deadline)
     }
 
     /// One more guard, unless the lease has ended.
@@ -167,21 +179,22 @@ impl Hold {
         state.guards == 0
     }
 
-    /// Ends the lease, unless it has ended. Returns how it ended and whether it was this call that ended it.
-    pub(super) fn end(&self, loss: Loss) -> (Loss, bool) {
+    /// Ends the lease, unless it has ended.
+    pub(super) fn end(&self, loss: Loss) -> Ended {
         let mut state = lock(&self.state);
         let first = state.end.is_none();
         // A lease that ran out was lost, even if the guard is released before anybody noticed.
-        let ended = state.end.or_else(|| self.overdue(&state)).unwrap_or(loss);
-        state.end = Some(ended);
+        let loss = state.end.or_else(|| self.overdue(&state)).unwrap_or(loss);
+        state.end = Some(loss);
         drop(state);
         self.changed.notify_waiters();
-        (ended, first)
+        Ended { loss, first }
     }
 
     /// Waits for the end of the lease.
     ///
-    /// It does not wait for the keeper to notice a deadline: whatever happens to that thread, work stops in time.
+    /// It does not wait for the keeper to notice a deadline: whatever happens to that thread, work
+    /// stops in time.
     pub(super) async fn ended(&self) -> Loss {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -223,7 +236,8 @@ impl Hold {
     /// How long an extend for `ttl` may be without going past the end of `max_hold`.
     pub(super) fn capped(&self, ttl: Ttl) -> Ttl {
         let left = self.hold_until.map(|until| until.saturating_duration_since(self.clock.instant()));
-        // Rounded up, so that the deadline is the end of `max_hold` and not a little before it, over and over.
+        // Rounded up, so that the deadline is the end of `max_hold` and not a little before it,
+        // over and over.
         left.map_or(ttl, |left| ttl.min(Ttl::nearest(left + Duration::from_nanos(999_999))))
     }
 }

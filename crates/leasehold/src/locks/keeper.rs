@@ -2,18 +2,22 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{OnceCell, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
-use super::background::{Job, Work};
+use super::background::{Job, Release};
 use super::core::Core;
 use super::hold::Hold;
-use crate::{Backend, Error, ErrorCode, Event, Loss, Operation, Topic, Ttl};
+use super::ownership::Ownership;
+use super::undo::Undo;
+use crate::backend::{Event, Subscription, Topic};
+use crate::{Error, ErrorCode, Key, Operation, Ttl};
 
 /// The pause before a lost subscription is made again.
 const RESUBSCRIBE: Duration = Duration::from_secs(1);
 
-/// A thread with a runtime and a store connection of its own. It renews leases, notices deadlines, and releases what
-/// was dropped or cancelled, whatever the user's runtime is doing. It lives as long as this value, and afterwards until
+/// A thread with a runtime of its own, and so with connections of its own. It renews leases,
+/// notices deadlines, hears of freed and taken locks, and releases what was dropped or cancelled,
+/// whatever the user's runtimes are doing. It lives as long as this value, and afterwards until
 /// what it has begun is done.
 #[derive(Debug)]
 pub(super) struct Keeper {
@@ -27,34 +31,65 @@ impl Keeper {
                 .with_hint("the limit on threads or open files of this process may be too low")
                 .with_source(source)
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (jobs, received) = mpsc::unbounded_channel();
-        thread::Builder::new()
-            .name("leasehold-keeper".into())
-            .spawn(move || runtime.block_on(keep(core, received)))
-            .map_err(failed)?;
+        let (report, started) = std::sync::mpsc::channel();
+        // The runtime is made on its own thread: if there is none to be had, it would have to be
+        // dropped in a task of the caller's, where no runtime may be dropped.
+        let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => {
+                let _ = report.send(Ok(()));
+                runtime.block_on(keep(core, received));
+            }
+            Err(error) => {
+                let _ = report.send(Err(error));
+            }
+        };
+        thread::Builder::new().name("leasehold-keeper".into()).spawn(run).map_err(failed)?;
+        match started.recv() {
+            Ok(outcome) => outcome.map_err(failed)?,
+            Err(_) => return Err(Error::new(ErrorCode::Internal, "the thread that keeps locks alive has stopped")),
+        }
         Ok(Self { jobs })
     }
 
-    /// Has `work` done in the background. The receiver gets the outcome.
-    pub(super) fn send(&self, core: &Core, work: Work) -> oneshot::Receiver<Result<(), Error>> {
+    /// Has an ended hold released. The receiver gets the outcome.
+    pub(super) fn release(&self, core: &Core, release: Release) -> oneshot::Receiver<Result<Ownership, Error>> {
+        let token = core.background.token();
+        self.send(|done| Job::Release { release, done, token })
+    }
+
+    /// Extends a hold, to `ttl` from now on if `for_good`.
+    pub(super) async fn extend(&self, hold: Arc<Hold>, ttl: Ttl, for_good: bool) -> Result<Ownership, Error> {
+        let outcome = self.send(|done| Job::Extend { hold, ttl, for_good, done }).await;
+        outcome.unwrap_or_else(|_| Err(Error::aborted()))
+    }
+
+    /// Undoes an acquire that nobody waits for any more.
+    pub(super) fn undo(&self, core: &Core, undo: Undo) {
+        let _ = self.jobs.send(Job::Undo { undo, token: core.background.token() });
+    }
+
+    /// Subscribes to the releases of `key`, with the keeper's connection.
+    pub(super) fn subscribe(&self, key: Key) -> oneshot::Receiver<Result<Subscription, Error>> {
+        self.send(|done| Job::Subscribe { key, done })
+    }
+
+    fn send<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> oneshot::Receiver<T> {
         let (done, outcome) = oneshot::channel();
         // The thread ends only after this sender is gone.
-        let _ = self.jobs.send(Job { work, done, token: core.background.token() });
+        let _ = self.jobs.send(job(done));
         outcome
     }
 }
 
 async fn keep(core: Arc<Core>, mut jobs: mpsc::UnboundedReceiver<Job>) {
-    let store = Arc::new(Store { core, connection: OnceCell::new() });
-    let core = &store.core;
-    let hear = tokio::spawn(hear_of_taken_locks(store.clone()));
+    let taken = tokio::spawn(hear_of_taken_locks(core.clone()));
     loop {
         let due = core.plan();
         tokio::select! {
             job = jobs.recv() => match job {
                 Some(job) => {
-                    tokio::spawn(job.run(store.clone()));
+                    tokio::spawn(job.run(core.clone()));
                 }
                 None => break,
             },
@@ -62,56 +97,16 @@ async fn keep(core: Arc<Core>, mut jobs: mpsc::UnboundedReceiver<Job>) {
             () = core.sleep_until(due) => {}
         }
         for hold in core.take_due() {
-            tokio::spawn(tend(store.clone(), hold));
+            tokio::spawn(tend(core.clone(), hold));
         }
     }
-    hear.abort();
+    taken.abort();
     core.background.close();
     core.background.wait().await;
 }
 
-/// The keeper's own way to the store, opened when it is first needed.
-pub(super) struct Store {
-    pub(super) core: Arc<Core>,
-    connection: OnceCell<Arc<dyn Backend>>,
-}
-
-impl Store {
-    pub(super) async fn get(&self) -> Result<&Arc<dyn Backend>, Error> {
-        let core = &self.core;
-        let fork = || core.within(core.settings.operation_timeout, Operation::Fork, core.backend.fork());
-        self.connection.get_or_try_init(fork).await
-    }
-
-    /// The keeper's own connection, or the handle's if there is none to be had.
-    pub(super) async fn get_any(&self) -> &dyn Backend {
-        &**self.get().await.unwrap_or(&self.core.backend)
-    }
-
-    /// Extends a hold. If the lock turns out to be lost, the hold is ended.
-    pub(super) async fn extend(&self, hold: &Hold, ttl: Ttl) -> Result<(), Error> {
-        let core = &self.core;
-        let extend = async { hold.extend(&**self.get().await?, ttl).await };
-        let result = core.within(core.patience(hold, ttl), Operation::Extend, extend).await;
-        if let Err(error) = &result
-            && let Some(loss) = error.loss()
-        {
-            core.lose(hold, loss);
-        }
-        result
-    }
-}
-
 /// Looks after one hold that is due: notices that its time is over, or renews it.
-async fn tend(store: Arc<Store>, hold: Arc<Hold>) {
-    let core = &store.core;
-    if core.settings.planted(super::PlantedBug::RenewAfterRelease) && hold.loss() == Some(Loss::Released) {
-        if let Ok(backend) = store.get().await {
-            let _ = backend.extend(&hold.lock_id, hold.ttl()).await;
-        }
-        core.look_again_at(&hold, core.after(hold.ttl().as_duration() / 3));
-        return;
-    }
+async fn tend(core: Arc<Core>, hold: Arc<Hold>) {
     if let Some(loss) = hold.loss() {
         core.lose(&hold, loss);
         return;
@@ -121,9 +116,9 @@ async fn tend(store: Arc<Store>, hold: Arc<Hold>) {
         return;
     }
     let ttl = hold.ttl();
-    match store.extend(&hold, ttl).await {
-        Ok(()) => core.reschedule(&hold),
-        Err(error) if error.loss().is_some() => {}
+    match core.extend(&hold, ttl).await {
+        Ok(Ownership::Ours) => core.reschedule(&hold),
+        Ok(Ownership::Lost(_)) => {}
         Err(error) => {
             tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
             hold.set_uncertain();
@@ -134,17 +129,16 @@ async fn tend(store: Arc<Store>, hold: Arc<Hold>) {
 }
 
 /// Ends holds at once when the store reports that they were stolen or released by force.
-async fn hear_of_taken_locks(store: Arc<Store>) {
-    let core = &store.core;
+async fn hear_of_taken_locks(core: Arc<Core>) {
     if !core.backend.capabilities().wake_ups {
         return;
     }
     loop {
-        let subscribe = async { store.get().await?.subscribe(Topic::Taken).await };
-        if let Ok(mut taken) = core.within(core.settings.operation_timeout, Operation::Subscribe, subscribe).await {
+        let subscribe = core.backend.subscribe(Topic::Taken);
+        if let Ok(mut taken) = core.within(core.call_timeout, Operation::Subscribe, subscribe).await {
             while let Some(event) = taken.next().await {
                 match event {
-                    Event::Taken { lock_id, how } => core.taken(&lock_id, how),
+                    Event::Taken { key, fence, how } => core.taken(&key, fence, how),
                     // What was missed shows at the next renewal.
                     Event::Missed | Event::Freed => {}
                 }

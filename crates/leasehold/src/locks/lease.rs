@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Inner;
-use super::background::Work;
 use super::hold::Hold;
+use super::ownership::Ownership;
 use crate::{Error, ErrorCode, Fence, Key, LockId, Loss, TIME_TOLERANCE, Timestamp, Ttl};
 
 /// Whether a lock is still ours, as far as this process can know.
@@ -21,12 +21,13 @@ pub enum LockState {
     Lost,
 }
 
-/// A view of a held lock that can be cloned and handed to other tasks: they can see whether it is still held, hear of
-/// its loss and extend it, but only the [`Guard`](crate::Guard) releases it.
+/// A view of a held lock that can be cloned and handed to other tasks: they can see whether it is
+/// still held, hear of its loss and extend it, but only the [`Guard`](crate::Guard) releases it.
 ///
-/// Validity is counted on this machine's monotonic clock from the moment the request was *sent*, so it always ends
-/// before the store's own expiry, whatever the clocks say. (On most systems that clock stands still while the machine
-/// is suspended; after a suspend only the [fence](Lease::fence) protects.)
+/// Validity is counted on this machine's monotonic clock from the moment the request was *sent*, so
+/// it always ends before the store's own expiry, whatever the clocks say. (On most systems that
+/// clock stands still while the machine is suspended; after a suspend only the
+/// [fence](Lease::fence) protects.)
 #[derive(Clone)]
 pub struct Lease {
     pub(super) hold: Arc<Hold>,
@@ -54,8 +55,8 @@ impl Lease {
         self.hold.acquired_at
     }
 
-    /// When the lock ends unless extended, by the store's clock. To decide whether there is time left, use
-    /// [`remaining`](Lease::remaining).
+    /// When the lock ends unless extended, by the store's clock. To decide whether there is time
+    /// left, use [`remaining`](Lease::remaining).
     pub fn expires_at(&self) -> Timestamp {
         self.hold.grant().expires_at
     }
@@ -75,11 +76,12 @@ impl Lease {
         self.hold.loss()
     }
 
-    /// Waits until the lock is lost or given back, and says how. With a heartbeat that happens only if the store
-    /// refuses a renewal, cannot be reached until the deadline, or reports that the lock was stolen.
+    /// Waits until the lock is lost or given back, and says how. With a heartbeat that happens only
+    /// if the store refuses a renewal, cannot be reached until the deadline, or reports that the
+    /// lock was stolen.
     ///
-    /// It fires at the deadline even if the store never answers: at least [`TIME_TOLERANCE`] before anybody else can
-    /// be granted the lock, except after a steal or a forced release.
+    /// It fires at the deadline even if the store never answers: at least [`TIME_TOLERANCE`] before
+    /// anybody else can be granted the lock, except after a steal or a forced release.
     ///
     /// Cancel-safe.
     pub async fn lost(&self) -> Loss {
@@ -92,9 +94,9 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`LockLost`](ErrorCode::LockLost) if the lock is not ours any more or `max_hold` leaves less than `time`;
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if `time` is longer than any ttl; the
-    /// store's error if it cannot be reached, while the lock may still be ours.
+    /// [`LockLost`](ErrorCode::LockLost) if the lock is not ours any more or `max_hold` leaves less
+    /// than `time`; [`InvalidArgument`](ErrorCode::InvalidArgument) if `time` is longer than any
+    /// ttl; the store's error if it cannot be reached, while the lock may still be ours.
     pub async fn ensure(&self, time: Duration) -> Result<(), Error> {
         if time > Ttl::MAX.as_duration() {
             return Err(Error::invalid("no lock lasts longer than ten years"));
@@ -120,14 +122,16 @@ impl Lease {
         Ok(())
     }
 
-    /// Sets the lease to end `ttl` from now, replacing what was left; a heartbeat goes on with this ttl.
+    /// Sets the lease to end `ttl` from now, replacing what was left; a heartbeat goes on with this
+    /// ttl.
     ///
     /// Never past the end of `max_hold`. Cancel-safe: what was begun goes on in the background.
     ///
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorCode::InvalidArgument) if `ttl` is not a [`Ttl`];
-    /// [`LockLost`](ErrorCode::LockLost) if the lock is not ours any more; otherwise the store's error.
+    /// [`LockLost`](ErrorCode::LockLost) if the lock is not ours any more; otherwise the store's
+    /// error.
     pub async fn extend<T>(&self, ttl: T) -> Result<(), Error>
     where
         T: TryInto<Ttl>,
@@ -138,9 +142,11 @@ impl Lease {
 
     /// Has the keeper extend the lease. With `for_good`, heartbeats go on with this ttl.
     async fn extend_to(&self, ttl: Ttl, for_good: bool) -> Result<(), Error> {
-        let work = Work::Extend { hold: self.hold.clone(), ttl, for_good };
-        let answer = self.locks.keeper()?.send(&self.locks.core, work);
-        answer.await.unwrap_or_else(|_| Err(Error::aborted()))
+        self.ask_to_extend(ttl, for_good).await?.or_lost()
+    }
+
+    pub(super) async fn ask_to_extend(&self, ttl: Ttl, for_good: bool) -> Result<Ownership, Error> {
+        self.locks.keeper()?.extend(self.hold.clone(), ttl, for_good).await
     }
 }
 

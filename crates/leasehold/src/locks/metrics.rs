@@ -1,10 +1,9 @@
 use std::time::Duration;
 
-use metrics::{counter, histogram};
-
 use crate::Loss;
 
-/// Records what only the handle can see: how long callers waited, how long locks were held, which were lost.
+/// Records what only the handle can see: how many locks are held, how long callers waited, how long
+/// locks were held, which were lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LockMetrics {
     on: bool,
@@ -14,26 +13,57 @@ impl LockMetrics {
     pub(super) fn off() -> Self {
         Self { on: false }
     }
+}
 
-    pub(super) fn on() -> Self {
-        Self { on: true }
-    }
+#[cfg(feature = "metrics")]
+mod recorded {
+    use metrics::{counter, gauge, histogram};
 
-    pub(super) fn waited(self, time: impl FnOnce() -> Duration, outcome: &'static str) {
-        if self.on {
-            histogram!("leasehold_wait_seconds", "outcome" => outcome).record(time());
+    use super::{Duration, LockMetrics, Loss};
+    use crate::metric_names::{HELD_LOCKS, HOLD_SECONDS, LOST, WAIT_SECONDS, describe_handle};
+
+    impl LockMetrics {
+        pub(in super::super) fn on() -> Self {
+            describe_handle();
+            Self { on: true }
+        }
+
+        pub(in super::super) fn waited(self, time: impl FnOnce() -> Duration, outcome: &'static str) {
+            if self.on {
+                histogram!(WAIT_SECONDS, "outcome" => outcome).record(time());
+            }
+        }
+
+        pub(in super::super) fn begun(self) {
+            if self.on {
+                gauge!(HELD_LOCKS).increment(1);
+            }
+        }
+
+        pub(in super::super) fn ended(self, held: impl FnOnce() -> Duration, loss: Loss) {
+            if self.on {
+                gauge!(HELD_LOCKS).decrement(1);
+                histogram!(HOLD_SECONDS).record(held());
+                if loss != Loss::Released {
+                    counter!(LOST, "reason" => loss.as_str()).increment(1);
+                }
+            }
         }
     }
+}
 
-    pub(super) fn held(self, time: impl FnOnce() -> Duration) {
-        if self.on {
-            histogram!("leasehold_hold_seconds").record(time());
-        }
-    }
+/// Without the feature nothing is ever recorded.
+#[cfg(not(feature = "metrics"))]
+mod unrecorded {
+    use super::{Duration, LockMetrics, Loss};
 
-    pub(super) fn lost(self, loss: Loss) {
-        if self.on {
-            counter!("leasehold_lost_total", "reason" => loss.as_str()).increment(1);
+    impl LockMetrics {
+        pub(in super::super) fn waited(self, _: impl FnOnce() -> Duration, _: &'static str) {
+            debug_assert!(!self.on);
         }
+
+        pub(in super::super) fn begun(self) {}
+
+        pub(in super::super) fn ended(self, _: impl FnOnce() -> Duration, _: Loss) {}
     }
 }

@@ -8,7 +8,9 @@ mod builder;
 mod connect;
 mod core;
 mod diagnostics;
+mod examine;
 mod extend;
+mod footprint;
 mod guard;
 mod high_water;
 mod hold;
@@ -16,13 +18,14 @@ mod keeper;
 mod lease;
 mod metrics;
 mod owner;
-mod planted;
+mod ownership;
 mod queue;
 mod request;
 mod retry;
 mod schedule;
 mod settings;
 mod shutdown;
+mod undo;
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -32,30 +35,31 @@ pub use diagnostics::{LockInfo, Locked, LocksPage};
 pub use guard::Guard;
 pub use lease::{Lease, LockState};
 pub use owner::Owner;
-#[cfg(feature = "planted-bugs")]
-pub use planted::PlantedBug;
-#[cfg(not(feature = "planted-bugs"))]
-use planted::PlantedBug;
 pub use request::LockRequest;
 pub use retry::{Backoff, Jitter, Retry};
 pub use settings::ReleaseFailure;
 
 use self::core::Core;
 use self::keeper::Keeper;
+use self::ownership::Ownership;
+use crate::backend::{Backend, Extend, Release};
 use crate::sync::lock;
-use crate::{Backend, Error, Extend, Holder, Key, LockId, Operation, Release, Ttl};
+use crate::{Error, Holder, Key, LockId, Operation, Ttl};
 
 /// A handle on a store of locks. Clones are the same handle.
 ///
-/// Tasks that want the same key through one handle queue up in order, and only the first of them asks the store; so
-/// make one handle per process and store, and clone it.
+/// Tasks of one runtime that want the same key through one handle queue up in order, and only the
+/// first of them asks the store; so make one handle per process and store, and clone it. It works
+/// from any runtime, whatever the others are doing.
 ///
-/// The first lock taken through a handle starts its keeper: one thread that renews the leases and does what must happen
-/// in the background. It ends by itself when the handle and all its guards are gone.
+/// The first lock taken through a handle starts its keeper: one thread that renews the leases and
+/// does what must happen in the background. It ends by itself when the handle and all its guards
+/// are gone.
 ///
 /// ```
 /// use std::time::Duration;
-/// use leasehold::{Locks, Memory};
+/// use leasehold::memory::Memory;
+/// use leasehold::Locks;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
@@ -75,14 +79,16 @@ pub struct Locks {
     inner: Arc<Inner>,
 }
 
-/// What a handle, its requests and its guards hold on to. When the last of them is gone, the keeper stops.
+/// What a handle, its requests and its guards hold on to. When the last of them is gone, the keeper
+/// stops.
 #[derive(Debug)]
 struct Inner {
     core: Arc<Core>,
     keeper: OnceLock<Keeper>,
     /// Held while the keeper is started: two would take each other's wake-ups.
     starting: Mutex<()>,
-    holder: Holder,
+    /// What the builder was given, or why it is no name.
+    holder: Result<Holder, Error>,
 }
 
 impl Inner {
@@ -124,8 +130,8 @@ impl Locks {
         &self.inner.core.backend
     }
 
-    /// Releases a lock by its id, for locks whose guard was [leaked](Guard::leak). Tells whether it was still there. A guard
-    /// of this handle that holds it loses it.
+    /// Releases a lock by its id, for locks whose guard was [leaked](Guard::leak). Tells whether it
+    /// was still there. A guard of this handle that holds it loses it.
     ///
     /// Cancel-safe: a dropped call may or may not have released the lock, and can be repeated.
     ///
@@ -139,21 +145,25 @@ impl Locks {
         Ok(self.call(Operation::Release, self.backend().release(id)).await? == Release::Released)
     }
 
-    /// Sets a lock to end `ttl` from now by its id, for locks whose guard was [leaked](Guard::leak). Tells whether it
-    /// was still there. If a guard of this handle holds it, that is as if its lease had been [extended](Lease::extend).
+    /// Sets a lock to end `ttl` from now by its id, for locks whose guard was
+    /// [leaked](Guard::leak). Tells whether it was still there. If a guard of this handle holds it,
+    /// that is as if its lease had been [extended](Lease::extend).
     ///
     /// Cancel-safe: a dropped call may or may not have extended the lock, and can be repeated.
     ///
     /// # Errors
     ///
-    /// The store's error.
-    pub async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<bool, Error> {
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if `ttl` is not a [`Ttl`]; the
+    /// store's error.
+    pub async fn extend<T>(&self, id: &LockId, ttl: T) -> Result<bool, Error>
+    where
+        T: TryInto<Ttl>,
+        T::Error: Into<Error>,
+    {
+        let ttl = ttl.try_into().map_err(Into::into)?;
         if let Some(hold) = self.inner.core.hold_of(id) {
-            let extended = Lease { hold, locks: self.inner.clone() }.extend(ttl).await;
-            return match extended {
-                Err(error) if error.loss().is_some() => Ok(false),
-                extended => extended.map(|()| true),
-            };
+            let lease = Lease { hold, locks: self.inner.clone() };
+            return Ok(lease.ask_to_extend(ttl, true).await? == Ownership::Ours);
         }
         let answer = self.call(Operation::Extend, self.backend().extend(id, ttl)).await?;
         Ok(matches!(answer, Extend::Extended { .. }))
@@ -162,6 +172,6 @@ impl Locks {
     /// One call to the store within the operation timeout.
     async fn call<T>(&self, operation: Operation, run: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let core = &self.inner.core;
-        core.within(core.settings.operation_timeout, operation, run).await
+        core.within(core.call_timeout, operation, run).await
     }
 }

@@ -11,14 +11,15 @@ use crate::sync::lock;
 
 /// One flow of work that may take the same lock again while it holds it.
 ///
-/// Locks are not reentrant by default: a second acquire of the same key waits, even in the same task. Pass the same
-/// owner to both with [`reentrant`](crate::LockRequest::reentrant), and the second acquire gets a nested guard on the
-/// same lease at once; its other options do not matter then. The store sees one lock, which is released with the last of
-/// the guards. Clones are the same
-/// owner; different owners exclude each other.
+/// Locks are not reentrant by default: a second acquire of the same key waits, even in the same
+/// task. Pass the same owner to both with [`reentrant`](crate::LockRequest::reentrant), and the
+/// second acquire gets a nested guard on the same lease at once; its other options do not matter
+/// then. The store sees one lock, which is released with the last of the guards. Clones are the
+/// same owner; different owners exclude each other.
 ///
 /// ```
-/// use leasehold::{Locks, Memory, Owner};
+/// use leasehold::memory::Memory;
+/// use leasehold::{Locks, Owner};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::Key;
@@ -9,17 +10,21 @@ use crate::sync::lock;
 
 const SHARDS: usize = 16;
 
-/// The lines in which the tasks of this process wait, one for each key that somebody wants now: only the first in line
-/// deals with the store, the others follow in the order of their arrival.
+/// The lines in which the tasks of this process wait, one for each runtime and key that somebody
+/// wants now: only the first in line deals with the store, the others follow in the order of their
+/// arrival. Runtimes do not wait for each other, because one of them may stand still.
 #[derive(Debug)]
 pub(super) struct Queue {
     hasher: RandomState,
-    shards: [Mutex<HashMap<Key, Arc<Line>>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
 }
 
+type Shard = HashMap<Key, HashMap<Option<Id>, Arc<KeyQueue>>>;
+
 #[derive(Debug)]
-struct Line {
-    /// One permit: the first place. Tokio hands it on in the order of asking, also when waiters give up.
+struct KeyQueue {
+    /// One permit: the first place. Tokio hands it on in the order of asking, also when waiters
+    /// give up.
     first: Semaphore,
     /// The lock was released in this process.
     freed: Notify,
@@ -34,8 +39,9 @@ impl Queue {
     ///
     /// Cancel-safe: a task that stops waiting leaves the line.
     pub(super) async fn enter(&self, key: &Key) -> Turn<'_> {
-        let line = self.shard(key).entry(key.clone()).or_insert_with(Line::new).clone();
-        let mut turn = Turn { queue: self, key: key.clone(), line: Some(line), first: false };
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        let line = self.shard(key).entry(key.clone()).or_default().entry(runtime).or_insert_with(KeyQueue::new).clone();
+        let mut turn = Turn { queue: self, key: key.clone(), runtime, line: Some(line), first: false };
         if let Some(line) = &turn.line
             && let Ok(permit) = line.first.acquire().await
         {
@@ -47,12 +53,12 @@ impl Queue {
 
     /// Wakes the first in line for `key`, if there is one: the lock may be free.
     pub(super) fn wake(&self, key: &Key) {
-        if let Some(line) = self.shard(key).get(key) {
+        for line in self.shard(key).get(key).into_iter().flat_map(HashMap::values) {
             line.freed.notify_one();
         }
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Arc<Line>>> {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
         // The remainder is below the number of shards.
         #[allow(clippy::cast_possible_truncation)]
         let shard = (self.hasher.hash_one(key) % SHARDS as u64) as usize;
@@ -60,7 +66,7 @@ impl Queue {
     }
 }
 
-impl Line {
+impl KeyQueue {
     fn new() -> Arc<Self> {
         Arc::new(Self { first: Semaphore::new(1), freed: Notify::new() })
     }
@@ -70,8 +76,9 @@ impl Line {
 pub(super) struct Turn<'a> {
     queue: &'a Queue,
     key: Key,
+    runtime: Option<Id>,
     /// There until it is dropped.
-    line: Option<Arc<Line>>,
+    line: Option<Arc<KeyQueue>>,
     first: bool,
 }
 
@@ -91,9 +98,15 @@ impl Drop for Turn<'_> {
         if self.first {
             line.first.add_permits(1);
         }
-        // Places are taken and given up only while the shard is locked, so the count is exact: the map and we.
-        if Arc::strong_count(&line) == 2 {
-            shard.remove(&self.key);
+        // Places are taken and given up only while the shard is locked, so the count is exact: the
+        // map and we.
+        if Arc::strong_count(&line) == 2
+            && let Some(lines) = shard.get_mut(&self.key)
+        {
+            lines.remove(&self.runtime);
+            if lines.is_empty() {
+                shard.remove(&self.key);
+            }
         }
         drop(line);
         drop(shard);

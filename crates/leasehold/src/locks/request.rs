@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -12,15 +13,17 @@ use super::guard::Guard;
 use super::lease::Lease;
 use super::owner::Owner;
 use super::retry::{Retry, Wait};
-use crate::{AcquireRequest, Contention, Error, Holder, Key, LockId, Metadata, Steal, Ttl};
+use crate::backend::AcquireRequest;
+use crate::{Contention, Error, Holder, Key, LockId, Metadata, Steal, Ttl};
 
-/// A request for one lock, made by [`Locks::lock`](crate::Locks::lock): set what differs from the defaults, then
-/// [`acquire`](LockRequest::acquire), [`try_acquire`](LockRequest::try_acquire) or [`run`](LockRequest::run).
+/// A request for one lock, made by [`Locks::lock`](crate::Locks::lock): set what differs from the
+/// defaults, then [`acquire`](LockRequest::acquire), [`try_acquire`](LockRequest::try_acquire) or
+/// [`run`](LockRequest::run).
 ///
 /// A wrong value (an empty key, a zero ttl) is reported by the call that would have used it.
 ///
-/// All the calls that get a lock are cancel-safe: a dropped future leaves no lock behind, even if the store granted it
-/// at that very moment.
+/// All the calls that get a lock are cancel-safe: a dropped future leaves no lock behind, even if
+/// the store granted it at that very moment.
 #[must_use = "a request does nothing until it is acquired or run"]
 pub struct LockRequest {
     locks: Arc<Inner>,
@@ -61,6 +64,13 @@ impl LockRequest {
     }
 
     /// How long the lock lasts without renewal: a `Duration` or a [`Ttl`]. 30 seconds by default.
+    ///
+    /// A bare number is no ttl, because nobody could tell seconds from milliseconds:
+    ///
+    /// ```compile_fail
+    /// # let locks = leasehold::Locks::new(leasehold::memory::Memory::new());
+    /// locks.lock("job").ttl(30);
+    /// ```
     pub fn ttl<T>(mut self, ttl: T) -> Self
     where
         T: TryInto<Ttl>,
@@ -91,8 +101,8 @@ impl LockRequest {
         self
     }
 
-    /// Whether the lock is renewed while the guard lives. On by default. Renewals run on a thread of their own, so a
-    /// busy or blocked runtime does not lose the lock.
+    /// Whether the lock is renewed while the guard lives. On by default. Renewals run on a thread
+    /// of their own, so a busy or blocked runtime does not lose the lock.
     pub fn heartbeat(mut self, on: bool) -> Self {
         self.heartbeat = on;
         self
@@ -116,13 +126,10 @@ impl LockRequest {
         self
     }
 
-    /// Notes stored with the lock: a [`Metadata`], a JSON object, or pairs of text.
-    pub fn metadata<T>(mut self, metadata: T) -> Self
-    where
-        T: TryInto<Metadata>,
-        T::Error: Into<Error>,
-    {
-        if let Some(metadata) = self.checked(metadata.try_into()) {
+    /// Notes stored with the lock: a [`Metadata`], or any serialisable map, struct or list of
+    /// pairs.
+    pub fn metadata(mut self, notes: impl Serialize) -> Self {
+        if let Some(metadata) = self.checked(Metadata::from_serialize(&notes)) {
             self.metadata = metadata;
         }
         self
@@ -140,15 +147,15 @@ impl LockRequest {
         self
     }
 
-    /// Gives up with [`Aborted`](crate::ErrorCode::Aborted) when `token` is cancelled, while waiting as well as, in
-    /// [`run`](LockRequest::run), while working.
+    /// Gives up with [`Aborted`](crate::ErrorCode::Aborted) when `token` is cancelled, while
+    /// waiting as well as, in [`run`](LockRequest::run), while working.
     pub fn cancel_on(mut self, token: &CancellationToken) -> Self {
         self.cancel = Some(token.clone());
         self
     }
 
-    /// Calls `tell` each time somebody else turns out to hold the lock while this request waits for it. It must not
-    /// block.
+    /// Calls `tell` each time somebody else turns out to hold the lock while this request waits for
+    /// it. It must not block.
     pub fn on_contention(mut self, tell: impl Fn(&Contention) + Send + Sync + 'static) -> Self {
         self.on_contention = Some(Arc::new(tell));
         self
@@ -162,7 +169,8 @@ impl LockRequest {
     /// Tries once, and returns `None` if somebody else holds the lock.
     ///
     /// ```
-    /// # use leasehold::{Locks, Memory};
+    /// # use leasehold::memory::Memory;
+    /// # use leasehold::Locks;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// # let locks = Locks::new(Memory::new());
@@ -175,8 +183,8 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument), [`Aborted`](crate::ErrorCode::Aborted), or the store's
-    /// error.
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument),
+    /// [`Aborted`](crate::ErrorCode::Aborted), or the store's error.
     pub async fn try_acquire(self) -> Result<Option<Guard>, Error> {
         Ok(self.try_acquire_or_see().await?.ok())
     }
@@ -185,7 +193,8 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](LockRequest::try_acquire). That the lock is held is not an error but the inner `Err`.
+    /// As [`try_acquire`](LockRequest::try_acquire). That the lock is held is not an error but the
+    /// inner `Err`.
     pub async fn try_acquire_or_see(self) -> Result<Result<Guard, Contention>, Error> {
         let plan = self.plan()?;
         let span = tracing::debug_span!("try_acquire", key = %plan.request.key.hash_id());
@@ -196,13 +205,15 @@ impl LockRequest {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use leasehold::{ErrorCode, Locks, Memory};
+    /// # use leasehold::memory::Memory;
+    /// # use leasehold::{ErrorCode, Locks};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// # let locks = Locks::new(Memory::new());
     /// let guard = locks.lock("report").acquire().await?;
     ///
-    /// let error = locks.lock("report").wait(Duration::from_millis(20)).acquire().await.unwrap_err();
+    /// let second = locks.lock("report").wait(Duration::from_millis(20)).acquire();
+    /// let error = second.await.unwrap_err();
     /// assert_eq!(error.code(), ErrorCode::AcquisitionTimeout);
     /// assert!(error.contention().is_some(), "tells who holds it and since when");
     /// # drop(guard);
@@ -212,8 +223,9 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// [`AcquisitionTimeout`](crate::ErrorCode::AcquisitionTimeout) if somebody else held the lock all the while; the
-    /// store's error if it kept failing; [`InvalidArgument`](crate::ErrorCode::InvalidArgument);
+    /// [`AcquisitionTimeout`](crate::ErrorCode::AcquisitionTimeout) if somebody else held the lock
+    /// all the while; the store's error if it kept failing;
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument);
     /// [`Aborted`](crate::ErrorCode::Aborted).
     pub async fn acquire(self) -> Result<Guard, Error> {
         if matches!(self.wait, Wait::AtMost(Duration::ZERO)) {
@@ -225,24 +237,27 @@ impl LockRequest {
         plan.acquire().instrument(span).await
     }
 
-    /// Waits for the lock, runs `work` under it, and releases it. If the lock is lost, the work is dropped at its next
-    /// `await`, before anybody else can be granted the lock.
+    /// Waits for the lock, runs `work` under it, and releases it. If the lock is lost, the work is
+    /// dropped at its next `await`, before anybody else can be granted the lock.
     ///
     /// ```
-    /// # use leasehold::{Fence, Locks, Memory};
+    /// # use leasehold::memory::Memory;
+    /// # use leasehold::{Fence, Locks};
     /// # async fn charge(fence: Fence) -> String { fence.to_string() }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// # let locks = Locks::new(Memory::new());
-    /// let receipt = locks.lock("payment:42").run(|lease| async move { charge(lease.fence()).await }).await?;
+    /// let receipt =
+    ///     locks.lock("payment:42").run(|lease| async move { charge(lease.fence()).await }).await?;
     /// # assert_eq!(receipt.len(), 15);
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// Work that blocks its thread cannot be stopped; let it check [`Lease::state`] or [`Lease::ensure`] on its way.
-    /// A release that fails after the work is done does not take the result away: it is reported to the
-    /// `on_release_error` hook. Work that was done only after the lease had ended is `LockLost`, like work that was stopped.
+    /// Work that blocks its thread cannot be stopped; let it check [`Lease::state`] or
+    /// [`Lease::ensure`] on its way. A release that fails after the work is done does not take the
+    /// result away: it is reported to the `on_release_error` hook. Work that was done only after
+    /// the lease had ended is `LockLost`, like work that was stopped.
     ///
     /// Cancel-safe: dropping the future drops the work and releases the lock in the background.
     ///
@@ -257,6 +272,49 @@ impl LockRequest {
     {
         let cancel = self.cancel.clone();
         self.acquire().await?.run(cancel, work).await
+    }
+
+    /// Like [`run`](LockRequest::run), for work that can fail: one `Result` with the work's own
+    /// error type, which must be able to hold ours.
+    ///
+    /// ```
+    /// # use leasehold::memory::Memory;
+    /// # use leasehold::Locks;
+    /// #[derive(Debug)]
+    /// enum Failure {
+    ///     Declined,
+    ///     Lock(leasehold::Error),
+    /// }
+    ///
+    /// impl From<leasehold::Error> for Failure {
+    ///     fn from(error: leasehold::Error) -> Self {
+    ///         Failure::Lock(error)
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Failure> {
+    /// # let locks = Locks::new(Memory::new());
+    /// let work = async { Err::<u32, _>(Failure::Declined) };
+    /// let charged = locks.lock("payment:42").try_run(|_| work);
+    /// assert!(matches!(charged.await, Err(Failure::Declined)));
+    /// assert!(!locks.is_locked("payment:42").await?, "released all the same");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Cancel-safe, as [`run`](LockRequest::run).
+    ///
+    /// # Errors
+    ///
+    /// The work's own, and those of [`run`](LockRequest::run).
+    pub async fn try_run<T, E, F, Fut>(self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        self.run(work).await?
     }
 
     fn checked<T, E: Into<Error>>(&mut self, value: Result<T, E>) -> Option<T> {
@@ -282,7 +340,7 @@ impl LockRequest {
             lock_id: LockId::random()?,
             // A lock that may not be held any longer should not keep others out any longer either.
             ttl: self.max_hold.map_or(self.ttl, |time| self.ttl.min(Ttl::nearest(time))),
-            holder: self.holder.unwrap_or_else(|| self.locks.holder.clone()),
+            holder: self.holder.map_or_else(|| self.locks.holder.clone(), Ok)?,
             metadata: self.metadata,
             steal: self.steal,
         };

@@ -2,19 +2,21 @@ use std::time::Duration;
 
 /// How often and how long an acquire that was not told otherwise tries.
 ///
-/// On stores that push wake-ups a waiter sleeps until it is woken, and only the `timeout` matters in practice; the
-/// delays are what polling and failing stores get.
+/// On stores that push wake-ups a waiter sleeps until it is woken, and only the `timeout` matters
+/// in practice; the delays are what polling and failing stores get.
 ///
 /// ```
 /// use std::time::Duration;
 /// use leasehold::Retry;
 ///
-/// let patient = Retry { timeout: Duration::from_secs(60), max_retries: u32::MAX, ..Retry::default() };
+/// let patient = Retry::default().with_timeout(Duration::from_secs(60)).with_max_retries(u32::MAX);
 /// assert_eq!(patient.delay, Duration::from_millis(100));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retry {
-    /// The most times to try again because a delay passed; tries caused by a wake-up are not counted. 10 by default.
+    /// The most times to try again because a delay passed; tries caused by a wake-up are not
+    /// counted. 10 by default.
     pub max_retries: u32,
     /// The delay before the first retry. 100 ms by default.
     pub delay: Duration,
@@ -30,6 +32,7 @@ pub struct Retry {
 
 /// How the delay between tries grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Backoff {
     /// Twice as long each time.
     Exponential,
@@ -37,8 +40,10 @@ pub enum Backoff {
     Fixed,
 }
 
-/// How much chance there is in a delay, so that many clients that failed together do not come back together.
+/// How much chance there is in a delay, so that many clients that failed together do not come back
+/// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Jitter {
     /// Half the delay is certain, the other half is left to chance.
     Equal,
@@ -62,6 +67,48 @@ impl Default for Retry {
 }
 
 impl Retry {
+    /// The most times to try again because a delay passed.
+    #[must_use]
+    pub fn with_max_retries(mut self, max_retries: u32) -> Self {
+        self.max_retries = max_retries;
+        self
+    }
+
+    /// The delay before the first retry.
+    #[must_use]
+    pub fn with_delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// No delay grows beyond this.
+    #[must_use]
+    pub fn with_max_delay(mut self, max_delay: Duration) -> Self {
+        self.max_delay = max_delay;
+        self
+    }
+
+    /// How the delay grows.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// How much chance there is in each delay.
+    #[must_use]
+    pub fn with_jitter(mut self, jitter: Jitter) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// The longest to wait in all.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
     /// The delay before the retry that comes after `earlier` other retries.
     pub(super) fn delay_after(&self, earlier: u32) -> Duration {
         let full = match self.backoff {

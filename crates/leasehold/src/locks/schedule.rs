@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::hold::Hold;
-use crate::LockId;
+use crate::{Fence, Key, LockId};
 
 /// All the locks this handle holds, and when each needs the keeper next.
 #[derive(Debug, Default)]
@@ -22,8 +22,9 @@ struct Entry {
 }
 
 impl Schedule {
-    /// Adds a hold, or sets a new time for one that is there. Tells whether the keeper must be woken for it. It need
-    /// not be in most cases, and a wake-up costs more than all the rest of taking a lock.
+    /// Adds a hold, or sets a new time for one that is there. Tells whether the keeper must be
+    /// woken for it. It need not be in most cases, and a wake-up costs more than all the rest of
+    /// taking a lock.
     pub(super) fn set(&mut self, hold: Arc<Hold>, due: Instant) -> bool {
         let id = hold.lock_id;
         let before = self.holds.insert(id, Entry { hold, due: Some(due) });
@@ -49,6 +50,12 @@ impl Schedule {
         self.holds.get(id).map(|entry| entry.hold.clone())
     }
 
+    /// The hold of this grant. Looks at all of them: locks are seldom taken from their holders.
+    pub(super) fn find(&self, key: &Key, fence: Fence) -> Option<Arc<Hold>> {
+        let mut holds = self.holds.values().map(|entry| &entry.hold);
+        holds.find(|hold| hold.fence == fence && hold.key == *key).cloned()
+    }
+
     pub(super) fn all(&self) -> Vec<Arc<Hold>> {
         self.holds.values().map(|entry| entry.hold.clone()).collect()
     }
@@ -59,7 +66,8 @@ impl Schedule {
         self.planned
     }
 
-    /// The holds that are due; they stay in the schedule without a time until [`reset`](Schedule::reset).
+    /// The holds that are due; they stay in the schedule without a time until
+    /// [`reset`](Schedule::reset).
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Arc<Hold>> {
         let mut due = Vec::new();
         while let Some(first) = self.by_due.first().copied().filter(|(at, _)| *at <= now) {

@@ -1,5 +1,6 @@
 //! The store inside this process.
 
+mod driver;
 mod store;
 mod sweep;
 
@@ -13,17 +14,20 @@ use crate::backend::{
     Release, Subscription, TimeAuthority, Topic,
 };
 use crate::clock::Clock;
-use crate::{Error, Key, LockId, ManualClock, Ttl};
+use crate::testing::ManualClock;
+use crate::{Error, Key, LockId, Ttl};
+pub(crate) use driver::Driver;
 use store::Store;
 
 /// Locks within one process: for tests, and for programs that run once.
 ///
-/// The semantics are those of every other store: leases, fences, stealing, wake-ups. Clones share the same locks. Keys
-/// are spread over shards with a lock of their own, so that operations on different keys rarely meet. Nothing is kept
-/// of a released lock.
+/// The semantics are those of every other store: leases, fences, stealing, wake-ups. Clones share
+/// the same locks. Keys are spread over shards with a lock of their own, so that operations on
+/// different keys rarely meet. Nothing is kept of a released lock.
 ///
 /// ```
-/// use leasehold::{Locks, Memory};
+/// use leasehold::memory::Memory;
+/// use leasehold::Locks;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
@@ -59,8 +63,8 @@ impl Memory {
         Self { store }
     }
 
-    /// Forgets records that have been dead for a while, and tells how many. A background thread does the same every
-    /// few seconds, so only tests need this.
+    /// Forgets records that have been dead for a while, and tells how many. A background thread
+    /// does the same every few seconds, so only tests need this.
     pub fn sweep(&self) -> usize {
         self.store.sweep()
     }
@@ -122,11 +126,7 @@ impl Backend for Memory {
         Ok(self.store.force_release(key))
     }
 
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        Ok(Arc::new(self.clone()))
-    }
-
     fn capabilities(&self) -> Capabilities {
-        Capabilities { time_authority: TimeAuthority::Store, wake_ups: true, clock_floored_fences: true }
+        Capabilities::new(TimeAuthority::Store).with_wake_ups(true).with_clock_floored_fences(true)
     }
 }

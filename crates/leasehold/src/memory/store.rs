@@ -8,16 +8,13 @@ use crate::backend::{
 };
 use crate::clock::Clock;
 use crate::sync::lock;
-use crate::timestamp::SWEEP_AFTER;
 use crate::{Error, Fence, Key, LockId, Loss, Timestamp, Ttl};
 
 /// Enough that two of a few dozen threads seldom meet, few enough that an empty store is small.
 const SHARDS: usize = 64;
 
-/// A reader of taken locks that falls this far behind is told that it missed some.
-const TAKEN_BACKLOG: usize = 1024;
-
-/// Lock order: a key's shard first, then an id's shard or the readers of taken locks; never two shards of a kind.
+/// Lock order: a key's shard first, then an id's shard or the readers of taken locks; never two
+/// shards of a kind.
 #[derive(Debug)]
 pub(super) struct Store {
     clock: Clock,
@@ -31,8 +28,8 @@ pub(super) struct Store {
 #[derive(Debug, Default)]
 struct KeyShard {
     records: HashMap<Key, Record>,
-    /// The highest fence granted in this shard. One counter for all its keys is as good as one for each, because
-    /// fences need only increase, and it lets go of keys that are no longer used.
+    /// The highest fence granted in this shard. One counter for all its keys is as good as one for
+    /// each, because fences need only increase, and it lets go of keys that are no longer used.
     last_fence: Option<Fence>,
     waiting: HashMap<Key, Vec<Publisher>>,
 }
@@ -52,7 +49,8 @@ impl Store {
     pub(super) fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
         let mut guard = self.key_shard(&request.key);
         let shard = &mut *guard;
-        // Read under the shard's lock: otherwise a slow caller could grant with a time before its predecessor's.
+        // Read under the shard's lock: otherwise a slow caller could grant with a time before its
+        // predecessor's.
         let now = self.clock.timestamp();
         let mut stolen = None;
         if let Some(record) = shard.records.get(&request.key).filter(|record| record.expires_at.is_live(now)) {
@@ -62,7 +60,7 @@ impl Store {
             if !request.steal.allows(&request.holder, record.holder.as_ref(), record.acquired_at, now) {
                 return Ok(Acquire::Held(record.contention(now)));
             }
-            stolen = Some(record.lock_id);
+            stolen = Some(record.fence);
         }
         let fence = Fence::next(shard.last_fence, now)?;
         self.claim(request)?;
@@ -82,8 +80,8 @@ impl Store {
             self.id_shard(&dead).remove(&dead);
         }
         drop(guard);
-        if let Some(lock_id) = stolen {
-            self.tell_taken(lock_id, Loss::Stolen);
+        if let Some(fence) = stolen {
+            self.tell_taken(&request.key, fence, Loss::Stolen);
         }
         Ok(Acquire::Granted(grant))
     }
@@ -101,7 +99,7 @@ impl Store {
             self.id_shard(id).remove(id);
             let waiting = shard.waiting.get(key).cloned();
             drop(shard);
-            tell(waiting.as_deref(), Event::Freed);
+            tell(waiting.as_deref(), &Event::Freed);
             Release::Released
         })
     }
@@ -116,7 +114,8 @@ impl Store {
         })
     }
 
-    /// Resolves `id`, checks that it still owns the live record, and only then acts, all under the shard's lock.
+    /// Resolves `id`, checks that it still owns the live record, and only then acts, all under the
+    /// shard's lock.
     fn if_owned<T>(
         &self,
         id: &LockId,
@@ -182,8 +181,7 @@ impl Store {
         match topic {
             Topic::Freed(key) => {
                 let (store, unsubscribed) = (self.this.clone(), key.clone());
-                // One unread event says all there is to say: look again.
-                let (publisher, subscription) = Subscription::channel(1, move || {
+                let (publisher, subscription) = Subscription::channel(topic.backlog(), move || {
                     if let Some(store) = store.upgrade() {
                         store.forget_closed(&unsubscribed);
                     }
@@ -192,7 +190,7 @@ impl Store {
                 subscription
             }
             Topic::Taken => {
-                let (publisher, subscription) = Subscription::channel(TAKEN_BACKLOG, || {});
+                let (publisher, subscription) = Subscription::channel(topic.backlog(), || {});
                 let mut taken = lock(&self.taken);
                 taken.retain(|publisher| !publisher.is_closed());
                 taken.push(publisher);
@@ -223,8 +221,8 @@ impl Store {
         if !record.expires_at.is_live(now) {
             return ForceRelease::Absent;
         }
-        tell(waiting.as_deref(), Event::Freed);
-        self.tell_taken(record.lock_id, Loss::ForceReleased);
+        tell(waiting.as_deref(), &Event::Freed);
+        self.tell_taken(key, record.fence, Loss::ForceReleased);
         ForceRelease::Released(record)
     }
 
@@ -233,11 +231,11 @@ impl Store {
     }
 
     pub(super) fn sweep_shard(&self, shard: usize) -> usize {
-        let now = self.clock.timestamp();
+        let swept = self.clock.timestamp().latest_swept();
         let mut shard = lock(&self.keys[shard % SHARDS]);
         let before = shard.records.len();
         shard.records.retain(|_, record| {
-            let keep = (record.expires_at + SWEEP_AFTER).is_live(now);
+            let keep = record.expires_at > swept;
             if !keep {
                 self.id_shard(&record.lock_id).remove(&record.lock_id);
             }
@@ -254,8 +252,8 @@ impl Store {
         self.id_shard(id).get(id).cloned()
     }
 
-    fn tell_taken(&self, lock_id: LockId, how: Loss) {
-        tell(Some(&lock(&self.taken)), Event::Taken { lock_id, how });
+    fn tell_taken(&self, key: &Key, fence: Fence, how: Loss) {
+        tell(Some(&lock(&self.taken)), &Event::Taken { key: key.clone(), fence, how });
     }
 
     fn key_shard(&self, key: &Key) -> MutexGuard<'_, KeyShard> {
@@ -274,8 +272,8 @@ impl Store {
     }
 }
 
-fn tell(readers: Option<&[Publisher]>, event: Event) {
+fn tell(readers: Option<&[Publisher]>, event: &Event) {
     for reader in readers.unwrap_or_default() {
-        reader.publish(event);
+        reader.publish(event.clone());
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::store::Store;
 use crate::sync::lock;
 
-/// A store's shards are swept in turns, so that no caller ever waits for more than one shard's sweep.
+/// A store's shards are swept in turns, so that no caller ever waits for more than one shard's
+/// sweep.
 const TURN: Duration = Duration::from_millis(100);
 
 struct Sweeper {
@@ -19,7 +20,8 @@ pub(super) fn register(store: &Arc<Store>) {
     let sweeper = SWEEPER.get_or_init(|| {
         let sweeper: &'static Sweeper =
             Box::leak(Box::new(Sweeper { stores: Mutex::default(), arrived: Condvar::new() }));
-        // Without the thread dead records stay until their keys are used again: a larger map, nothing worse.
+        // Without the thread dead records stay until their keys are used again: a larger map,
+        // nothing worse.
         let thread = thread::Builder::new().name("leasehold-sweep".into()).spawn(|| sweeper.run());
         thread.ok().map(|_| sweeper)
     });

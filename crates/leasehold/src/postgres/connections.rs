@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
@@ -7,38 +8,44 @@ use tokio_postgres::{Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::{is_conflict, translate, translate_pool};
-use crate::{Error, Operation};
+use crate::backend::Capabilities;
+use crate::remote::driver_error::not_connected_in_time;
+use crate::remote::per_runtime::PerRuntime;
+use crate::{Error, ErrorCode, Operation};
 
 /// The pause before a statement is sent again that met another transaction.
 const CONFLICT: Duration = Duration::from_millis(5);
 
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Connections for operations. Each is used for one statement at a time.
-#[derive(Clone)]
+/// Connections for operations: a pool for each runtime. Each is used for one statement at a time.
 pub(super) struct Connections {
-    pool: Pool,
+    pools: PerRuntime<Pool>,
+    pool_size: usize,
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
     pub(super) timeout: Duration,
 }
 
 impl Connections {
-    pub(super) fn new(config: Config, tls: MakeRustlsConnect, size: usize, timeout: Duration) -> Result<Self, Error> {
-        let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config.clone(), tls.clone(), manager_config);
-        let pool = Pool::builder(manager).max_size(size).runtime(Runtime::Tokio1).build().map_err(|source| {
-            Error::new(crate::ErrorCode::Internal, "cannot make the pool of connections").with_source(source)
-        })?;
-        Ok(Self { pool, config, tls, timeout })
+    pub(super) fn new(config: Config, tls: MakeRustlsConnect, pool_size: usize, timeout: Duration) -> Self {
+        Self { pools: PerRuntime::new(), pool_size, config, tls, timeout }
     }
 
-    /// The same with connections of its own, as many: one statement that waits for a row must not keep the others waiting.
-    pub(super) fn fork(&self) -> Result<Self, Error> {
-        Self::new(self.config.clone(), self.tls.clone(), self.pool.status().max_size, self.timeout)
+    /// The pool of the runtime that runs the caller.
+    fn pool(&self) -> Result<Arc<Pool>, Error> {
+        self.pools.get(|| {
+            let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+            let manager = Manager::from_config(self.config.clone(), self.tls.clone(), manager_config);
+            let pool = Pool::builder(manager).max_size(self.pool_size).runtime(Runtime::Tokio1);
+            pool.build().map_err(|source| {
+                Error::new(ErrorCode::Internal, "cannot make the pool of connections").with_source(source)
+            })
+        })
     }
 
-    /// Runs one statement, within the deadline and in one round trip: nothing is prepared, so that it works through a pooler.
+    /// Runs one statement, within the deadline and in one round trip: nothing is prepared, so that
+    /// it works through a pooler.
     pub(super) async fn query(
         &self,
         operation: Operation,
@@ -46,10 +53,11 @@ impl Connections {
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, Error> {
         let deadline = Instant::now() + self.timeout;
+        let pool = self.pool().map_err(|error| error.during(operation))?;
         loop {
-            let connection = match tokio::time::timeout_at(deadline, self.pool.get()).await {
+            let connection = match tokio::time::timeout_at(deadline, pool.get()).await {
                 Ok(connection) => connection.map_err(|error| translate_pool(error).during(operation))?,
-                Err(_) => return Err(Error::not_connected_in_time(operation, self.timeout)),
+                Err(_) => return Err(not_connected_in_time(operation, self.timeout)),
             };
             let mut lent = Lent::new(connection, self.tls.clone());
             let answer = tokio::time::timeout_at(deadline, lent.query(statement, parameters)).await;
@@ -76,8 +84,8 @@ impl Connections {
     }
 }
 
-/// A connection while it is used. If its statement is given up, the server is asked to stop it, and the connection does not go
-/// back to the others, who would have to wait behind it.
+/// A connection while it is used. If its statement is given up, the server is asked to stop it, and
+/// the connection does not go back to the others, who would have to wait behind it.
 struct Lent {
     connection: Option<Object>,
     tls: MakeRustlsConnect,
@@ -114,7 +122,7 @@ impl Drop for Lent {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let tls = self.tls.clone();
             runtime.spawn(async move {
-                let _ = tokio::time::timeout(Duration::from_secs(5), cancel.cancel_query(tls)).await;
+                let _ = tokio::time::timeout(Capabilities::DEFAULT_CALL_TIMEOUT, cancel.cancel_query(tls)).await;
             });
         }
     }

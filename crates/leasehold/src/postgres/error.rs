@@ -3,34 +3,31 @@ use std::error::Error as _;
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
+use crate::remote::driver_error::{Description, Done, describe};
 use crate::{Error, ErrorCode};
 
-/// Whether the server may have done what it was asked before the error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Done {
-    No,
-    Maybe,
+/// What our functions raise. The class is one that the server has no meaning for.
+pub(super) mod state {
+    pub(crate) const LOCK_ID_IN_USE: &str = "LH001";
+    pub(crate) const FENCE_TOO_HIGH: &str = "LH002";
+    pub(crate) const BAD_KEY: &str = "LH010";
+    pub(crate) const BAD_TTL: &str = "LH011";
+    pub(crate) const BAD_LOCK_ID: &str = "LH012";
+    pub(crate) const BAD_HOLDER: &str = "LH013";
+    pub(crate) const BAD_METADATA: &str = "LH014";
 }
 
-type Description = (ErrorCode, &'static str, Option<&'static str>, Done);
-
-/// The driver's errors as ours, in one total table. `sent` tells whether the request had left before the error.
+/// The driver's errors as ours, in one total table. `sent` tells whether the request had left
+/// before the error.
 pub(super) fn translate(source: tokio_postgres::Error, sent: bool) -> Error {
-    if source.code().is_some_and(|state| state.code() == "LH001") {
+    if source.code().is_some_and(|state| state.code() == state::LOCK_ID_IN_USE) {
         return Error::id_in_use();
     }
-    let (code, message, hint, done) = match source.code() {
+    let description = match source.code() {
         Some(state) => answer(state.code()),
         None => failure(&source),
     };
-    let mut error = Error::new(code, message).with_source(source);
-    if let Some(hint) = hint {
-        error = error.with_hint(hint);
-    }
-    if sent && done == Done::Maybe {
-        error = error.with_outcome_unknown();
-    }
-    error
+    describe(description, source, sent)
 }
 
 /// What went wrong before there was a connection to send anything on.
@@ -39,13 +36,14 @@ pub(super) fn translate_pool(source: PoolError) -> Error {
         PoolError::Backend(error) => translate(error, false),
         PoolError::Timeout(_) => {
             Error::new(ErrorCode::NetworkTimeout, "no connection to the server became free in time")
-                .with_hint("raise the pool option, or look for what keeps the server busy")
+                .with_hint("raise pool_size, or look for what keeps the server busy")
         }
         source => Error::new(ErrorCode::Internal, "the pool of connections does not work").with_source(source),
     }
 }
 
-/// Whether the same statement may succeed when it is simply sent again, at once: two transactions were in each other's way.
+/// Whether the same statement may succeed when it is simply sent again, at once: two transactions
+/// were in each other's way.
 pub(super) fn is_conflict(error: &tokio_postgres::Error) -> bool {
     let conflicts = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION];
     error.code().is_some_and(|state| conflicts.contains(state))
@@ -55,7 +53,7 @@ pub(super) fn is_conflict(error: &tokio_postgres::Error) -> bool {
 fn answer(state: &str) -> Description {
     use ErrorCode::{AuthFailed, Internal, InvalidArgument, RateLimited, ServiceUnavailable};
     let (code, message, hint) = match state {
-        "LH002" => (
+        state::FENCE_TOO_HIGH => (
             Internal,
             "the fence of this key is beyond the highest one",
             "the server's clock or the key's fence counter is wrong; go on under a new key or new tables",
@@ -75,14 +73,17 @@ fn answer(state: &str) -> Description {
             "the server or the session is read-only",
             "connect to the primary; during a failover try again in a moment",
         ),
+        "42P13" | "42723" => (
+            InvalidArgument,
+            "a function of another program has the name of one of ours",
+            "drop that function, or keep the locks in another schema",
+        ),
         "3D000" => (InvalidArgument, "the server has no database of this name", "check the URL"),
         "40001" | "40P01" => (ServiceUnavailable, "other transactions were in the way", "try again"),
         "55P03" => {
             (ServiceUnavailable, "another transaction kept the lock's row too long", "look for a long transaction")
         }
-        "53300" => {
-            (RateLimited, "the server takes no more connections", "lower the pool option, or raise max_connections")
-        }
+        "53300" => (RateLimited, "the server takes no more connections", "lower pool_size, or raise max_connections"),
         "53100" => (ServiceUnavailable, "the server's disk is full", "make room"),
         "53200" => {
             (ServiceUnavailable, "the server is out of memory", "check max_locks_per_transaction and its memory")
@@ -100,13 +101,14 @@ fn by_class(state: &str) -> Description {
         "08" => (ServiceUnavailable, "the connection to the server failed", Some(REACHABLE), Done::Maybe),
         "28" => (AuthFailed, "the server does not accept the user name and password", Some("check both"), Done::No),
         "53" => (ServiceUnavailable, "the server lacks resources", Some("check its log"), Done::No),
-        // An administrator, a failover or a timeout of the server's own ended the statement, or the session.
+        // An administrator, a failover or a timeout of the server's own ended the statement, or the
+        // session.
         "57" if state == "57014" => {
             (NetworkTimeout, "the server gave up after its own time limit", Some("check statement_timeout"), Done::No)
         }
         "57" => (ServiceUnavailable, "the server ended the session", Some("try again in a moment"), Done::Maybe),
         "58" => (ServiceUnavailable, "the server's disk fails", Some("check its log"), Done::Maybe),
-        "22" => (InvalidArgument, "the server does not take a value", None, Done::No),
+        "22" | "LH" => (InvalidArgument, "the server does not take a value", None, Done::No),
         _ => (Internal, "an unexpected answer of the server", None, Done::Maybe),
     }
 }
@@ -225,7 +227,11 @@ mod tests {
             ("42501", AuthFailed, Done::No),
             ("22P05", InvalidArgument, Done::No),
             ("23505", ServiceUnavailable, Done::No),
+            ("42P13", InvalidArgument, Done::No),
+            ("42723", InvalidArgument, Done::No),
             ("LH002", Internal, Done::No),
+            ("LH010", InvalidArgument, Done::No),
+            ("LH014", InvalidArgument, Done::No),
             ("XX000", Internal, Done::Maybe),
             ("", Internal, Done::Maybe),
         ] {

@@ -1,11 +1,15 @@
 //! Locks in a PostgreSQL database.
 
+mod compare;
 mod connections;
-mod doctor;
+mod driver;
 mod error;
-mod line;
+mod examine;
+mod functions;
 mod options;
+mod push;
 mod record;
+mod rules;
 mod sweep;
 mod tables;
 mod tls;
@@ -13,54 +17,51 @@ mod url;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use self::compare::Functions;
 use self::connections::{Connections, Parameter};
-use self::line::{Line, Source, TAKEN};
-use self::record::{Stored, millis, unreadable};
+use self::push::{ListenConnection, Source};
+use self::record::{millis, unreadable};
 use self::sweep::Sweep;
 use self::tables::Tables;
 use crate::backend::{
-    Absence, Acquire, AcquireRequest, Backend, Capabilities, Event, Extend, ForceRelease, Grant, ListPage, ListRequest,
-    LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
+    Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, Grant, ListPage, ListRequest,
+    LookupBy, Record, Release, StorageKeys, Subscription, TimeAuthority, Topic,
 };
-use crate::ear::Ear;
-use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, StorageKeys, Timestamp, Ttl};
+use crate::remote::listener::Listener;
+use crate::remote::notification::{TAKEN_TOPIC, freed_topic};
+use crate::remote::per_runtime::PerRuntime;
+use crate::remote::stored::Stored;
+use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
+pub(crate) use driver::Driver;
 pub use options::PostgresOptions;
-
-/// The longest name of a lock. Shared with other programs, so it never changes.
-const LIMIT: usize = 1700;
-
-/// How long a message from one connection to another may take before we believe that none arrives.
-const ECHO: Duration = Duration::from_secs(1);
-
-/// A reader of taken locks that falls this far behind is told that it missed some.
-const TAKEN_BACKLOG: usize = 1024;
 
 /// Locks in a PostgreSQL database.
 ///
-/// The layout is shared with the Node.js library SyncGuard: programs of both kinds exclude each other and continue the same
-/// fences. Time is the server's. Every operation is one statement, one transaction and one round trip, and is on disk before it
-/// is answered. It works through PgBouncer too; wake-ups then degrade to polling.
+/// The layout is shared with the Node.js library SyncGuard: programs of both kinds exclude each
+/// other and continue the same fences. Time is the server's. Every operation is one statement, one
+/// transaction and one round trip, and is on disk before it is answered. It works through PgBouncer
+/// too; wake-ups then degrade to polling.
 ///
-/// The tables and functions are made by `leasehold migrate` or [`migrate`](Postgres::migrate). No connection is held while a
-/// lock is held or waited for: a handle has a small pool for its operations and one connection for wake-ups, and the heartbeats of
-/// [`Locks`](crate::Locks) have a pool of their own.
-///
-/// Connections are driven by the runtime on which they were made, so a handle must not be used on one runtime while another, on
-/// which it was used before, stands still.
+/// The tables and functions are made by `leasehold migrate` or [`migrate`](Postgres::migrate). No
+/// connection is held while a lock is held or waited for: a handle has a small pool for each
+/// runtime that uses it, made on first use there and closed when the runtime is gone or nobody used
+/// it for five minutes. The heartbeats of [`Locks`](crate::Locks) run on a runtime of their own,
+/// which also has the one connection for wake-ups.
 ///
 /// ```no_run
-/// use leasehold::{Locks, Postgres};
+/// use leasehold::postgres::Postgres;
+/// use leasehold::Locks;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
-/// let store = Postgres::connect("postgres://app:secret@db.example/app?sslmode=verify-full").await?;
+/// let url = "postgres://app:secret@db.example/app?sslmode=verify-full";
+/// let store = Postgres::connect(url).await?;
 /// store.migrate().await?;
 /// let locks = Locks::new(store);
 /// locks.lock("payment:42").run(|lease| async move { println!("fence {}", lease.fence()) }).await?;
@@ -68,17 +69,14 @@ const TAKEN_BACKLOG: usize = 1024;
 /// # }
 /// ```
 pub struct Postgres {
-    connections: Connections,
-    shared: Arc<Shared>,
-}
-
-/// What a handle shares with its forks.
-struct Shared {
+    connections: Arc<Connections>,
     tables: Tables,
     names: StorageKeys,
     statements: Statements,
-    /// None if the server does not tell of released locks.
-    ear: Option<Arc<Ear>>,
+    functions: Functions,
+    /// Whether the server tells of released locks.
+    wake_ups: bool,
+    listeners: PerRuntime<Listener>,
     sweep: Sweep,
 }
 
@@ -109,22 +107,26 @@ impl Statements {
 }
 
 impl Postgres {
-    /// Connects to the server at `url`: `postgres://user:password@host:5432/database`. What it leaves open is taken from the
-    /// variables `PGHOST`, `PGPORT`, `PGUSER`, `PGPASSWORD`, `PGPASSFILE`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`,
-    /// `PGSSLKEY`, `PGAPPNAME`, `PGOPTIONS` and `PGCONNECT_TIMEOUT`, and the password file.
+    /// Connects to the server at `url`: `postgres://user:password@host:5432/database`. What it
+    /// leaves open is taken from the variables `PGHOST`, `PGPORT`, `PGUSER`, `PGPASSWORD`,
+    /// `PGPASSFILE`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`,
+    /// `PGAPPNAME`, `PGOPTIONS` and `PGCONNECT_TIMEOUT`, and the password file.
     ///
-    /// After a question mark: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert`, `sslcert`,
-    /// `sslkey`, whatever else the server's own clients know, and the options of [`PostgresOptions`]: `schema`, `locks_table`,
-    /// `fences_table`, `timeout` in seconds, `pool`, `wake_ups` (`on` or `off`) and `sweep` in seconds.
+    /// After a question mark: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`,
+    /// `verify-full`), `sslrootcert`, `sslcert`, `sslkey`, whatever else the server's own clients
+    /// know, and the options of [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`,
+    /// `timeout` in seconds, `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` in seconds.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong or the database does not exist,
-    /// [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or cannot be trusted,
-    /// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be
-    /// reached. No message repeats the URL. Missing tables are an error of each operation.
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong or the database does not
+    /// exist, [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or cannot be
+    /// trusted, [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
+    /// [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats
+    /// the URL. Missing tables and functions are an error of each operation, and functions that
+    /// somebody changed are one of each acquire, until `leasehold migrate` was run.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::connect_with(url, PostgresOptions::default()).await
     }
@@ -141,37 +143,43 @@ impl Postgres {
         let options = target.options;
         let tables = Tables::new(&options.schema, &options.locks_table, &options.fences_table)?;
         let tls = target.tls.connector()?;
-        let connections = Connections::new(target.config, tls, options.pool_size, options.timeout)?;
-        connections.query(Operation::Lookup, "SELECT 1", &[]).await?;
-        let ear = if options.wake_ups { ear(&connections, &tables).await } else { None };
-        let shared = Shared {
-            names: StorageKeys::new("", LIMIT, 0)?,
+        let connections = Connections::new(target.config, tls, options.pool_size, options.timeout);
+        let functions = Functions::new(&tables);
+        functions.check(&connections).await?;
+        let mut store = Self {
+            connections: Arc::new(connections),
+            names: StorageKeys::new("", rules::LONGEST_NAME, 0)?,
             statements: Statements::new(&tables),
             tables,
-            ear,
+            functions,
+            wake_ups: false,
+            listeners: PerRuntime::new(),
             sweep: Sweep::every(options.sweep_every),
         };
-        Ok(Self { connections, shared: Arc::new(shared) })
+        store.wake_ups = options.wake_ups && store.is_told_of_releases().await;
+        Ok(store)
     }
 
-    /// Makes the tables, indexes and functions, or brings them up to date. It may be run at any time and by many at once, and
-    /// takes tables that the Node.js library made as they are.
+    /// Makes the tables, indexes and functions, or brings them up to date. It may be run at any
+    /// time and by many at once, and takes tables that the Node.js library made as they are.
     ///
     /// Cancel-safe: all of it is done, or nothing.
     ///
     /// # Errors
     ///
-    /// [`AuthFailed`](ErrorCode::AuthFailed) if the user may not do that; otherwise as for any operation.
+    /// [`AuthFailed`](ErrorCode::AuthFailed) if the user may not do that; otherwise as for any
+    /// operation.
     pub async fn migrate(&self) -> Result<(), Error> {
-        self.connections.run_all(&self.shared.tables.migration()).await
+        self.connections.run_all(&self.tables.migration()).await
     }
 
     /// What [`migrate`](Postgres::migrate) runs, for somebody else to run.
     pub fn migration(&self) -> String {
-        self.shared.tables.migration()
+        self.tables.migration()
     }
 
-    /// What [`migrate`](Postgres::migrate) would run for a URL and its options, without connecting to anything.
+    /// What [`migrate`](Postgres::migrate) would run for a URL and its options, without connecting
+    /// to anything.
     ///
     /// # Errors
     ///
@@ -179,6 +187,27 @@ impl Postgres {
     pub fn migration_for(url: &str) -> Result<String, Error> {
         let options = url::parse(url, PostgresOptions::default())?.options;
         Ok(Tables::new(&options.schema, &options.locks_table, &options.fences_table)?.migration())
+    }
+
+    fn source(&self) -> Source {
+        Source { connections: self.connections.clone(), tables: self.tables.clone() }
+    }
+
+    /// Whether the server tells of released locks. If it does not, that is worth one warning.
+    async fn is_told_of_releases(&self) -> bool {
+        match self.source().delivers().await {
+            Ok(true) => true,
+            Ok(false) => {
+                tracing::warn!(
+                    "the server does not deliver notifications, as behind a pooler: waiting for locks polls"
+                );
+                false
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot listen to the server: waiting for locks polls");
+                false
+            }
+        }
     }
 
     async fn query(
@@ -208,53 +237,26 @@ impl Postgres {
     /// The live record under a key or an id.
     async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<Stored>, Error> {
         let (statement, name) = match by {
-            LookupBy::Key(key) => (&self.shared.statements.by_key, self.shared.names.lock(key)?),
-            LookupBy::Id(id) => (&self.shared.statements.by_id, id.expose().to_owned()),
+            LookupBy::Key(key) => (&self.statements.by_key, self.names.lock(key)?),
+            LookupBy::Id(id) => (&self.statements.by_id, id.expose().to_owned()),
         };
         let rows = self.query(operation, statement, &[(&name, Type::TEXT)]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let (stored, now) = Stored::read(row).map_err(|error| error.during(operation))?;
-        Ok(Some(stored).filter(|stored| stored.expires_at.is_live(now)))
+        let (stored, now) = record::read(row).map_err(|error| error.during(operation))?;
+        Ok(Some(stored).filter(|stored| stored.is_live(now)))
     }
-}
-
-/// An ear that hears, if the server tells of released locks. If it does not, that is worth one warning.
-async fn ear(connections: &Connections, tables: &Tables) -> Option<Arc<Ear>> {
-    match hears(connections, tables).await {
-        Ok(Some(ear)) => Some(ear),
-        Ok(None) => {
-            tracing::warn!("the server does not deliver notifications, as behind a pooler: waiting for locks polls");
-            None
-        }
-        Err(error) => {
-            tracing::warn!(%error, "cannot listen to the server: waiting for locks polls");
-            None
-        }
-    }
-}
-
-/// Whether what one connection says arrives on another: not so through a pooler that lends connections for a transaction.
-async fn hears(connections: &Connections, tables: &Tables) -> Result<Option<Arc<Ear>>, Error> {
-    let source = Source { connections: connections.clone(), tables: tables.clone() };
-    let ear = Arc::new(Ear::open::<Line>(Arc::new(source))?);
-    let word = LockId::random()?.hash_id().to_string();
-    let (publisher, mut echo) = Subscription::channel(1, ear.leave(line::echo(&word)));
-    ear.subscribe(line::echo(&word), publisher).await?;
-    let (channel, message) = (tables.channel(), line::echo_message(&word));
-    let parameters: [Parameter<'_>; 2] = [(&channel, Type::TEXT), (&message, Type::TEXT)];
-    connections.query(Operation::Subscribe, "SELECT pg_notify($1, $2)", &parameters).await?;
-    let heard = tokio::time::timeout(ECHO, echo.next()).await;
-    Ok(heard.is_ok_and(|event| event == Some(Event::Freed)).then_some(ear))
 }
 
 #[async_trait]
 impl Backend for Postgres {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        let key = self.shared.names.lock(&request.key)?;
-        let (counter, details) = (self.shared.names.fence(&key)?, record::details(request).to_string());
+        self.functions.trust(&self.connections).await?;
+        let key = self.names.lock(&request.key)?;
+        let (counter, details) = (self.names.fence(&key)?, record::details(request).to_string());
         let ttl = number(request.ttl.as_millis());
-        let heir = request.steal.same_holder().then(|| request.holder.as_str());
-        let stuck_after = request.steal.stuck_after().map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        let same_holder = request.steal.same_holder().then(|| request.holder.as_str());
+        let held_longer_than =
+            request.steal.held_longer_than().map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
         let parameters: [Parameter<'_>; 8] = [
             (&key, Type::TEXT),
             (&request.lock_id.expose(), Type::TEXT),
@@ -262,17 +264,17 @@ impl Backend for Postgres {
             (&request.key.as_str(), Type::TEXT),
             (&counter, Type::TEXT),
             (&details, Type::TEXT),
-            (&heir, Type::TEXT),
-            (&stuck_after, Type::INT8),
+            (&same_holder, Type::TEXT),
+            (&held_longer_than, Type::INT8),
         ];
-        let row = self.query_one(Operation::Acquire, &self.shared.statements.acquire, &parameters).await?;
-        understand(&row, request).map_err(|error| error.during(Operation::Acquire))
+        let row = self.query_one(Operation::Acquire, &self.statements.acquire, &parameters).await?;
+        decode_acquire(&row, request).map_err(|error| error.during(Operation::Acquire))
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        let statement = &self.shared.statements.release;
+        let statement = &self.statements.release;
         let row = self.query_one(Operation::Release, statement, &[(&id.expose(), Type::TEXT)]).await?;
-        self.shared.sweep.perhaps(&self.connections, &self.shared.tables);
+        self.sweep.perhaps(&self.connections, &self.tables);
         Ok(match row.try_get::<_, i32>(0).map_err(unreadable)? {
             1 => Release::Released,
             -1 => Release::Absent(Absence::Expired),
@@ -282,7 +284,7 @@ impl Backend for Postgres {
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
         let parameters: [Parameter<'_>; 2] = [(&id.expose(), Type::TEXT), (&number(ttl.as_millis()), Type::INT8)];
-        let row = self.query_one(Operation::Extend, &self.shared.statements.extend, &parameters).await?;
+        let row = self.query_one(Operation::Extend, &self.statements.extend, &parameters).await?;
         Ok(match row.try_get::<_, i64>(0).map_err(unreadable)? {
             0 => Extend::Absent(Absence::NotFound),
             -1 => Extend::Absent(Absence::Expired),
@@ -296,7 +298,7 @@ impl Backend for Postgres {
 
     async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
         let found = self.find(Operation::Lookup, by).await?;
-        found.map(Stored::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
+        found.map(record::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
@@ -307,12 +309,12 @@ impl Backend for Postgres {
         // One more than fits tells whether there is a next page.
         let parameters: [Parameter<'_>; 3] =
             [(&request.prefix(), Type::TEXT), (&request.cursor(), Type::TEXT), (&number(limit as u64 + 1), Type::INT8)];
-        let rows = self.query(Operation::List, &self.shared.statements.list, &parameters).await?;
+        let rows = self.query(Operation::List, &self.statements.list, &parameters).await?;
         let mut page = ListPage::default();
         for row in rows.iter().take(limit) {
-            let (stored, _) = Stored::read(row).map_err(|error| error.during(Operation::List))?;
+            let (stored, _) = record::read(row).map_err(|error| error.during(Operation::List))?;
             // Rows of other programs that are no locks are passed over.
-            page.records.extend(stored.into_record().ok());
+            page.records.extend(record::into_record(stored).ok());
         }
         if rows.len() > limit {
             page.next = rows[limit - 1].try_get(record::STORAGE_KEY).map_err(unreadable)?;
@@ -321,45 +323,37 @@ impl Backend for Postgres {
     }
 
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
-        let (topic, backlog) = match topic {
-            // One unread event says all there is to say: look again.
-            Topic::Freed(key) => (line::freed(&self.shared.names.lock(key)?), 1),
-            Topic::Taken => (TAKEN.to_owned(), TAKEN_BACKLOG),
+        let name = match topic {
+            Topic::Freed(key) => freed_topic(&self.names.lock(key)?),
+            Topic::Taken => TAKEN_TOPIC.to_owned(),
         };
-        let Some(ear) = &self.shared.ear else { return Ok(Subscription::silent()) };
-        let (publisher, subscription) = Subscription::channel(backlog, ear.leave(topic.clone()));
-        let timeout = self.connections.timeout;
-        match tokio::time::timeout(timeout, ear.subscribe(topic, publisher)).await {
-            Ok(outcome) => outcome.map_err(|error| error.during(Operation::Subscribe))?,
-            Err(_) => return Err(Error::not_connected_in_time(Operation::Subscribe, timeout)),
+        if !self.wake_ups {
+            return Ok(Subscription::silent());
         }
-        Ok(subscription)
+        let server = || Arc::new(self.source());
+        let listener = self.listeners.get(|| Ok(Listener::start::<ListenConnection>(server())))?;
+        listener.subscribe(name, topic.backlog(), self.connections.timeout).await
     }
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        let name = self.shared.names.lock(key)?;
-        let statement = &self.shared.statements.force_release;
+        let name = self.names.lock(key)?;
+        let statement = &self.statements.force_release;
         let rows = self.query(Operation::ForceRelease, statement, &[(&name, Type::TEXT)]).await?;
         let Some(row) = rows.first() else { return Ok(ForceRelease::Absent) };
-        let record = Stored::read(row).and_then(|(stored, _)| stored.into_record());
+        let record = record::read(row).and_then(|(stored, _)| record::into_record(stored));
         record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
     }
 
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        Ok(Arc::new(Self { connections: self.connections.fork()?, shared: self.shared.clone() }))
-    }
-
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            time_authority: TimeAuthority::Store,
-            wake_ups: self.shared.ear.is_some(),
-            clock_floored_fences: true,
-        }
+        Capabilities::new(TimeAuthority::Store)
+            .with_wake_ups(self.wake_ups)
+            .with_clock_floored_fences(true)
+            .with_call_timeout(self.connections.timeout)
     }
 }
 
 /// What the function of acquire answered: a new grant, or a record that stands.
-fn understand(row: &Row, request: &AcquireRequest) -> Result<Acquire, Error> {
+fn decode_acquire(row: &Row, request: &AcquireRequest) -> Result<Acquire, Error> {
     let text = |column| row.try_get::<_, String>(column).map_err(unreadable);
     let number = |column| row.try_get::<_, i64>(column).map_err(unreadable);
     let granted: bool = row.try_get(0).map_err(unreadable)?;
@@ -371,9 +365,9 @@ fn understand(row: &Row, request: &AcquireRequest) -> Result<Acquire, Error> {
     }
     let details: Option<String> = row.try_get(5).map_err(unreadable)?;
     let now: Timestamp = record::micros(number(6)?);
-    let stored = Stored::new(request.key.as_str().to_owned(), id, fence, since, until, details.as_deref());
-    if stored.lock_id == request.lock_id.expose() {
-        return Ok(Acquire::Granted(stored.into_record()?.grant()));
+    let stored = record::stored(request.key.as_str().to_owned(), id, fence, since, until, details.as_deref());
+    if stored.has_id(&request.lock_id) {
+        return Ok(Acquire::Granted(record::into_record(stored)?.grant()));
     }
     Ok(Acquire::Held(stored.contention(now)))
 }
@@ -385,6 +379,6 @@ fn number(value: u64) -> i64 {
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres").field("tables", &self.shared.tables).finish_non_exhaustive()
+        f.debug_struct("Postgres").field("tables", &self.tables).finish_non_exhaustive()
     }
 }

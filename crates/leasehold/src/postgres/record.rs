@@ -2,17 +2,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 
-use crate::{AcquireRequest, Contention, Error, ErrorCode, Fence, Holder, Key, Metadata, Record, Timestamp};
-
-/// A lock as it is stored. Other programs write it too, so nothing is taken for granted.
-pub(super) struct Stored {
-    pub(super) key: String,
-    pub(super) lock_id: String,
-    pub(super) fence: String,
-    pub(super) acquired_at: Timestamp,
-    pub(super) expires_at: Timestamp,
-    details: Details,
-}
+use crate::backend::{AcquireRequest, Record};
+use crate::remote::stored::{Stored, holder};
+use crate::{Error, ErrorCode, Metadata, Timestamp};
 
 /// Where a row has the name that it is stored under.
 pub(super) const STORAGE_KEY: usize = 7;
@@ -27,55 +19,43 @@ struct Details {
     metadata: Option<String>,
 }
 
-impl Stored {
-    /// Reads a row of `user_key, lock_id, fence, acquired_at_ms, expires_at_ms, details, now_us, key`.
-    pub(super) fn read(row: &Row) -> Result<(Self, Timestamp), Error> {
-        let text = |column| row.try_get::<_, String>(column).map_err(unreadable);
-        let number = |column| row.try_get::<_, i64>(column).map_err(unreadable);
-        let details: Option<String> = row.try_get(5).map_err(unreadable)?;
-        let stored = Self::new(text(0)?, text(1)?, text(2)?, number(3)?, number(4)?, details.as_deref());
-        Ok((stored, micros(number(6)?)))
-    }
+/// Reads a row of `user_key, lock_id, fence, acquired_at_ms, expires_at_ms, details, now_us, key`:
+/// the lock, and the server's time.
+pub(super) fn read(row: &Row) -> Result<(Stored, Timestamp), Error> {
+    let text = |column| row.try_get::<_, String>(column).map_err(unreadable);
+    let number = |column| row.try_get::<_, i64>(column).map_err(unreadable);
+    let details: Option<String> = row.try_get(5).map_err(unreadable)?;
+    let stored = stored(text(0)?, text(1)?, text(2)?, number(3)?, number(4)?, details.as_deref());
+    Ok((stored, micros(number(6)?)))
+}
 
-    pub(super) fn new(
-        key: String,
-        lock_id: String,
-        fence: String,
-        since: i64,
-        until: i64,
-        details: Option<&str>,
-    ) -> Self {
-        let details: Details = details.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        let details = if details.lock_id == lock_id { details } else { Details::default() };
-        Self { key, lock_id, fence, acquired_at: millis(since), expires_at: millis(until), details }
+pub(super) fn stored(
+    key: String,
+    lock_id: String,
+    fence: String,
+    since: i64,
+    until: i64,
+    details: Option<&str>,
+) -> Stored {
+    let details: Details = details.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let details = if details.lock_id == lock_id { details } else { Details::default() };
+    let metadata = details.metadata.as_deref().map(serde_json::from_str::<Metadata>);
+    Stored {
+        key,
+        lock_id,
+        fence,
+        acquired_at: millis(since),
+        expires_at: millis(until),
+        holder: holder(details.holder.as_deref()),
+        metadata: metadata.and_then(Result::ok).unwrap_or_default(),
     }
+}
 
-    /// The answer to somebody else who wants it at `now`.
-    pub(super) fn contention(&self, now: Timestamp) -> Contention {
-        Contention { holder: self.holder(), acquired_at: self.acquired_at, expires_at: self.expires_at, now }
-    }
-
-    /// # Errors
-    ///
-    /// `Internal` if the key, the lock id or the fence is not one.
-    pub(super) fn into_record(self) -> Result<Record, Error> {
-        let unusable = |source: Error| not_a_lock().with_source(source);
-        let fence = self.fence.parse::<Fence>().and_then(|fence| Fence::new(fence.get()));
-        let metadata = self.details.metadata.as_deref().map(serde_json::from_str::<Metadata>);
-        Ok(Record {
-            key: Key::new(&self.key).map_err(unusable)?,
-            lock_id: self.lock_id.parse().map_err(unusable)?,
-            fence: fence.map_err(unusable)?,
-            acquired_at: self.acquired_at,
-            expires_at: self.expires_at,
-            holder: self.holder(),
-            metadata: metadata.and_then(Result::ok).unwrap_or_default(),
-        })
-    }
-
-    fn holder(&self) -> Option<Holder> {
-        self.details.holder.as_deref().and_then(|name| Holder::new(name).ok())
-    }
+/// # Errors
+///
+/// `Internal` if the key, the lock id or the fence is not one.
+pub(super) fn into_record(stored: Stored) -> Result<Record, Error> {
+    stored.into_record(not_a_lock)
 }
 
 /// What a new lock has in the column that only we write.

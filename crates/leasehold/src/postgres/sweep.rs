@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio_postgres::types::Type;
@@ -7,8 +7,8 @@ use super::connections::Connections;
 use super::tables::Tables;
 use super::{Postgres, number};
 use crate::sync::lock;
-use crate::timestamp::SWEEP_AFTER;
-use crate::{Error, Operation, TIME_TOLERANCE};
+use crate::timestamp::SWEEP_AFTER_MILLIS;
+use crate::{Error, Operation};
 
 /// The most rows that one sweep removes.
 const MOST: u64 = 500;
@@ -25,7 +25,7 @@ impl Sweep {
     }
 
     /// Sweeps in the background if it is time.
-    pub(super) fn perhaps(&self, connections: &Connections, tables: &Tables) {
+    pub(super) fn perhaps(&self, connections: &Arc<Connections>, tables: &Tables) {
         let Some(every) = self.every else { return };
         {
             let mut last = lock(&self.last);
@@ -44,8 +44,9 @@ impl Sweep {
 }
 
 impl Postgres {
-    /// Removes up to 500 rows of locks that have been dead for more than three seconds, and tells how many there were. It waits
-    /// for nobody: rows that others use are left. Fence counters stay for ever.
+    /// Removes up to 500 rows of locks that have been dead for more than three seconds, and tells
+    /// how many there were. It waits for nobody: rows that others use are left. Fence counters stay
+    /// for ever.
     ///
     /// Cancel-safe.
     ///
@@ -53,15 +54,16 @@ impl Postgres {
     ///
     /// As for any operation.
     pub async fn sweep(&self) -> Result<u64, Error> {
-        sweep(&self.connections, &self.shared.tables).await
+        sweep(&self.connections, &self.tables).await
     }
 }
 
 async fn sweep(connections: &Connections, tables: &Tables) -> Result<u64, Error> {
-    let dead_for = u64::try_from((TIME_TOLERANCE + SWEEP_AFTER).as_millis()).unwrap_or(u64::MAX);
     let statement = tables.fill(concat!(include_str!("sql/sweep.sql"), "RETURNING 1"));
-    let parameters =
-        [(&number(dead_for) as &(dyn tokio_postgres::types::ToSql + Sync), Type::INT8), (&number(MOST), Type::INT8)];
+    let parameters = [
+        (&number(SWEEP_AFTER_MILLIS) as &(dyn tokio_postgres::types::ToSql + Sync), Type::INT8),
+        (&number(MOST), Type::INT8),
+    ];
     let removed = connections.query(Operation::Release, &statement, &parameters).await?;
     Ok(removed.len() as u64)
 }

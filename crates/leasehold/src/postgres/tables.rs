@@ -1,26 +1,15 @@
+use super::functions::{self, Kind};
+use super::rules;
 use crate::{Error, HashId};
 
-/// The longest name of a table: functions and indexes are named after it, and 63 bytes is the server's limit.
-const LONGEST_TABLE: usize = 48;
+/// The longest name of a table: functions and indexes are named after it, and 63 bytes is the
+/// server's limit. The longest name is that of a function: `_force_release_v` and room for three
+/// digits.
+const LONGEST_TABLE: usize = 44;
 
-/// The server's time in microseconds, at this very moment.
-const NOW_US: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-
-/// Whatever the server's default, what is answered is on disk. And nothing waits for others without end: a client that gives up
-/// cannot always stop what it asked for, least of all through a pooler.
-const PREPARE: &str = "IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
-  IF current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '4s', true);
-  END IF;";
-
-/// The last number of a key that is waited for. Each takes room in a table of the server's that everybody shares, so a process
-/// that waits for more keys than this has several under one number.
-const SHARES: i32 = 1023;
-
-/// What the functions are called, behind the name of the table of locks.
-const FUNCTIONS: [&str; 5] = ["tell_freed", "acquire", "release", "extend", "force_release"];
+/// The tables that the public functions are made for. There is one set of those in a schema, so
+/// that other tables cannot have any.
+const PUBLIC_TABLES: [&str; 2] = ["syncguard_locks", "syncguard_fence_counters"];
 
 /// The tables of the locks and of the fences, and everything that is named after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,31 +33,36 @@ impl Tables {
         Ok(Self { schema: schema.to_owned(), locks: locks.to_owned(), fences: fences.to_owned() })
     }
 
-    /// Puts the names into a statement, where they stand between double braces.
+    /// Puts the names and the rules into a statement, where they stand between double braces.
     pub(super) fn fill(&self, statement: &str) -> String {
-        let mut filled = statement.to_owned();
-        for (placeholder, name) in [
+        let names = [
             ("schema", quoted(&self.schema)),
             ("schema_text", literal(&self.schema)),
             ("locks", self.in_schema(&self.locks)),
             ("locks_text", literal(&self.in_schema(&self.locks))),
             ("fences", self.in_schema(&self.fences)),
-            ("fences_text", literal(&self.in_schema(&self.fences))),
             ("lock_id_index", quoted(&format!("idx_{}_lock_id", self.locks))),
             ("expiry_index", quoted(&format!("idx_{}_expires_at", self.locks))),
             ("channel", literal(&self.channel())),
             ("interest", format!("hashtext({})", literal(&self.channel()))),
-            ("shares", SHARES.to_string()),
-            ("now_us", NOW_US.to_owned()),
-            ("prepare", PREPARE.to_owned()),
             ("locks_name", literal(&self.locks)),
             ("fences_name", literal(&self.fences)),
-            ("function_names", FUNCTIONS.map(|name| literal(&format!("{}_{name}", self.locks))).join(", ")),
-        ] {
-            filled = filled.replace(&format!("{{{{{placeholder}}}}}"), &name);
+            ("function_names", functions::INTERNAL.map(|name| literal(&self.function(name))).join(", ")),
+            ("version", functions::VERSION.to_string()),
+            ("version_pattern", literal(functions::VERSION_PATTERN)),
+        ];
+        let mut filled = statement.to_owned();
+        let mut put = |placeholder: &str, text: &str| {
+            filled = filled.replace(&format!("{{{{{placeholder}}}}}"), text);
+        };
+        for (placeholder, text) in names.into_iter().chain(rules::placeholders()) {
+            put(placeholder, &text);
         }
-        for name in FUNCTIONS {
-            filled = filled.replace(&format!("{{{{{name}}}}}"), &self.function(name));
+        for name in functions::INTERNAL.iter().chain(&functions::HELPERS) {
+            put(name, &self.in_schema(&self.function(name)));
+        }
+        for name in functions::PUBLIC {
+            put(&format!("public_{name}"), &self.in_schema(&format!("leasehold_{name}")));
         }
         filled
     }
@@ -80,7 +74,38 @@ impl Tables {
 
     /// The statements that make the tables and functions.
     pub(super) fn migration(&self) -> String {
-        self.fill(&include_str!("sql/migrate.sql").replace("{{functions}}", include_str!("sql/functions.sql")))
+        let definitions = functions::definitions(self);
+        let signatures = |wanted: &[Kind]| -> String {
+            let wanted = definitions.iter().filter(|function| wanted.contains(&function.kind));
+            wanted.map(|function| literal(&function.signature)).collect::<Vec<_>>().join(", ")
+        };
+        let texts = |wanted: &[Kind]| -> String {
+            let wanted = self.functions().into_iter().filter(|(kind, _)| wanted.contains(kind));
+            wanted.map(|(_, text)| text).collect::<Vec<_>>().join("\n")
+        };
+        let (versioned, public) = ([Kind::Library, Kind::PublicFunctions], [Kind::Everybody]);
+        let migration = include_str!("sql/migrate.sql")
+            .replace("{{functions}}", &texts(&versioned))
+            .replace("{{own_functions}}", include_str!("sql/own_functions.sql"))
+            .replace("{{public_functions}}", &texts(&public))
+            .replace("{{public_signatures}}", &signatures(&public))
+            .replace("{{versioned_signatures}}", &signatures(&versioned));
+        self.fill(&migration)
+    }
+
+    /// The functions for these tables, as templates, in the order in which they are made.
+    pub(super) fn functions(&self) -> Vec<(Kind, &'static str)> {
+        let mut functions = vec![(Kind::Library, include_str!("sql/functions.sql"))];
+        if self.are_public() {
+            functions.push((Kind::PublicFunctions, include_str!("sql/helpers.sql")));
+            functions.push((Kind::Everybody, include_str!("sql/public.sql")));
+        }
+        functions
+    }
+
+    /// Whether SQL clients get functions for these tables.
+    pub(super) fn are_public(&self) -> bool {
+        [self.locks.as_str(), self.fences.as_str()] == PUBLIC_TABLES
     }
 
     fn in_schema(&self, name: &str) -> String {
@@ -88,7 +113,7 @@ impl Tables {
     }
 
     fn function(&self, name: &str) -> String {
-        self.in_schema(&format!("{}_{name}", self.locks))
+        format!("{}_{name}_v{}", self.locks, functions::VERSION)
     }
 }
 
@@ -108,7 +133,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -119,12 +144,32 @@ mod tests {
     #[test]
     fn names_are_quoted_and_odd_ones_refused() {
         let tables = Tables::new("App", "my_locks", "my_fences").unwrap();
-        assert_eq!(tables.fill("{{locks}} {{acquire}}"), "\"App\".\"my_locks\" \"App\".\"my_locks_acquire\"");
+        assert_eq!(tables.fill("{{locks}} {{acquire}}"), "\"App\".\"my_locks\" \"App\".\"my_locks_acquire_v1\"");
         assert!(!tables.migration().contains("{{"), "every placeholder is filled");
-        for odd in ["", "1a", "a b", "a\"b", "a;b", "a'b", "a.b", "\u{e4}", &"a".repeat(49)] {
+        for odd in ["", "1a", "a b", "a\"b", "a;b", "a'b", "a.b", "\u{e4}", &"a".repeat(45)] {
             assert!(Tables::new("public", odd, "fences").is_err(), "{odd}");
             assert!(Tables::new("public", "locks", odd).is_err(), "{odd}");
         }
         assert!(Tables::new("public", "same", "same").is_err());
+    }
+
+    #[test]
+    fn every_name_of_the_longest_table_fits_with_versions_to_come() {
+        let tables = Tables::new("public", &"a".repeat(LONGEST_TABLE), "fences").unwrap();
+        let version = functions::VERSION.to_string().len();
+        for name in functions::INTERNAL.iter().chain(&functions::HELPERS) {
+            assert!(tables.function(name).len() - version + 3 <= 63, "{name}");
+        }
+        assert!(tables.fill("{{expiry_index}}").len() - 2 <= 63);
+    }
+
+    #[test]
+    fn only_the_tables_of_the_usual_names_have_public_functions() {
+        let public = |locks: &str, fences: &str| {
+            Tables::new("any", locks, fences).unwrap().migration().contains("FUNCTION \"any\".\"leasehold_acquire\"(")
+        };
+        assert!(public("syncguard_locks", "syncguard_fence_counters"));
+        assert!(!public("mine", "syncguard_fence_counters"));
+        assert!(!public("syncguard_locks", "numbers"));
     }
 }

@@ -128,8 +128,8 @@ fn unusable(source: impl std::error::Error + Send + Sync + 'static) -> Error {
         .with_source(source)
 }
 
-/// Checks as much of a server's certificate as was asked for. If that is nothing, it may be one that we could not even read, such
-/// as those of version 1 that PostgreSQL's manual makes.
+/// Checks as much of a server's certificate as was asked for. If that is nothing, it may be one
+/// that we could not even read, such as those of version 1 that PostgreSQL's manual makes.
 #[derive(Debug)]
 struct Verifier {
     inner: Option<Arc<WebPkiServerVerifier>>,

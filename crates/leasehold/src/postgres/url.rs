@@ -6,7 +6,11 @@ use tokio_postgres::config::{Host, SslMode};
 
 use super::options::PostgresOptions;
 use super::tls::{Protection, Tls};
-use crate::{Error, url_option};
+use crate::Error;
+use crate::url_option::UrlReader;
+
+/// What our errors say of URLs.
+pub(super) const READER: UrlReader = UrlReader { scheme: "postgres" };
 
 /// Where Debian and others keep the server's socket.
 const SOCKETS: &str = "/var/run/postgresql";
@@ -29,7 +33,7 @@ fn parse_in(
     mut options: PostgresOptions,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Target, Error> {
-    let (address, query) = url.split_once('?').unwrap_or((url, ""));
+    let (address, given) = READER.split(url)?;
     let mut tls = Tls {
         protection: protection(&variable("PGSSLMODE").unwrap_or_else(|| "prefer".to_owned()))?,
         roots: variable("PGSSLROOTCERT").map(PathBuf::from),
@@ -38,15 +42,15 @@ fn parse_in(
     };
     let mut mode_given = variable("PGSSLMODE").is_some();
     let mut theirs = Vec::new();
-    for option in query.split('&').filter(|option| !option.is_empty()) {
-        let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        mode_given |= name == "sslmode";
-        if !read_option(name, &decode(value)?, &mut options, &mut tls)? {
-            theirs.push(option);
+    for option in &given {
+        mode_given |= option.name == "sslmode";
+        if !read_option(option.name, &option.value, &mut options, &mut tls)? {
+            theirs.push(option.text);
         }
     }
     let plain = if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) };
-    // As the server's own clients do: everybody can have a certificate of one of the system's authorities.
+    // As the server's own clients do: everybody can have a certificate of one of the system's
+    // authorities.
     if tls.roots.as_deref() == Some(Path::new("system")) {
         if mode_given && tls.protection != Protection::VerifyFull {
             return Err(unusable("has sslrootcert=system with an sslmode other than verify-full"));
@@ -54,15 +58,14 @@ fn parse_in(
         tls.protection = Protection::VerifyFull;
     }
     if !POOLS.contains(&options.pool_size) {
-        return Err(unusable("has a pool that is not between 1 and 1000 connections"));
+        return Err(unusable("has a pool_size that is not between 1 and 1000 connections"));
     }
-    if !TIMEOUTS.contains(&options.timeout) {
-        return Err(unusable("has a timeout that is not between 0.001 and 86400 seconds"));
-    }
+    READER.check_time(options.timeout)?;
     // Without the source, which repeats what it does not know: for all we know, half of a password.
     let mut config: Config = plain.parse().map_err(|_: tokio_postgres::Error| unusable("cannot be used"))?;
     complete(&mut config, &variable)?;
-    // As the server's own clients do: there is no TLS on a socket of this host, and nobody in between.
+    // As the server's own clients do: there is no TLS on a socket of this host, and nobody in
+    // between.
     let local = config.get_hostaddrs().is_empty()
         && !config.get_hosts().is_empty()
         && config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
@@ -82,14 +85,14 @@ fn read_option(name: &str, value: &str, options: &mut PostgresOptions, tls: &mut
         "schema" => value.clone_into(&mut options.schema),
         "locks_table" => value.clone_into(&mut options.locks_table),
         "fences_table" => value.clone_into(&mut options.fences_table),
-        "timeout" => options.timeout = seconds(value)?,
-        "sweep" => options.sweep_every = Some(seconds(value)?),
-        "pool" => {
+        "timeout" => options.timeout = READER.seconds(value)?,
+        "sweep_every" => options.sweep_every = Some(READER.seconds(value)?),
+        "pool_size" => {
             options.pool_size = value
                 .parse()
                 .ok()
                 .filter(|size| POOLS.contains(size))
-                .ok_or_else(|| unusable("has a pool that is not between 1 and 1000 connections"))?;
+                .ok_or_else(|| unusable("has a pool_size that is not between 1 and 1000 connections"))?;
         }
         "wake_ups" => {
             options.wake_ups = match value {
@@ -144,7 +147,7 @@ fn complete(config: &mut Config, variable: &impl Fn(&str) -> Option<String>) -> 
     if config.get_connect_timeout().is_none()
         && let Some(timeout) = variable("PGCONNECT_TIMEOUT").filter(|timeout| timeout != "0")
     {
-        config.connect_timeout(seconds(&timeout)?);
+        config.connect_timeout(READER.seconds(&timeout)?);
     }
     if config.get_password().is_none()
         && let Some(password) = variable("PGPASSWORD").or_else(|| from_password_file(config, variable))
@@ -154,7 +157,8 @@ fn complete(config: &mut Config, variable: &impl Fn(&str) -> Option<String>) -> 
     Ok(())
 }
 
-/// The password in `~/.pgpass`, or the file that `PGPASSFILE` names: lines of `host:port:database:user:password`.
+/// The password in `~/.pgpass`, or the file that `PGPASSFILE` names: lines of
+/// `host:port:database:user:password`.
 fn from_password_file(config: &Config, variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let file = variable("PGPASSFILE").map(PathBuf::from).or_else(|| Some(std::env::home_dir()?.join(".pgpass")))?;
     let text = std::fs::read_to_string(file).ok()?;
@@ -204,21 +208,8 @@ fn protection(text: &str) -> Result<Protection, Error> {
 /// The smallest and the largest pool.
 const POOLS: std::ops::RangeInclusive<usize> = 1..=1000;
 
-/// The shortest and the longest time.
-const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86400);
-
-fn seconds(text: &str) -> Result<Duration, Error> {
-    url_option::seconds(text, &TIMEOUTS)
-        .ok_or_else(|| unusable("has a time that is not between 0.001 and 86400 seconds"))
-}
-
-fn decode(text: &str) -> Result<String, Error> {
-    url_option::decode(text).ok_or_else(|| unusable("is not UTF-8"))
-}
-
 fn unusable(why: &str) -> Error {
-    Error::invalid(format!("the store's URL {why}"))
-        .with_hint("for example postgres://user:password@host:5432/database?sslmode=verify-full")
+    READER.unusable(why)
 }
 
 #[cfg(test)]
@@ -236,8 +227,8 @@ mod tests {
 
     #[test]
     fn a_url_says_everything() {
-        let url = "postgres://me:p%40ss@db:6000/app?schema=s&locks_table=l&fences_table=f&timeout=1.5&pool=9&wake_ups=off\
-                   &sweep=60&sslmode=verify-full&sslrootcert=/ca.pem&application_name=job";
+        let url = "postgres://me:p%40ss@db:6000/app?schema=s&locks_table=l&fences_table=f&timeout=1.5&pool_size=9&wake_ups=off\
+                   &sweep_every=60&sslmode=verify-full&sslrootcert=/ca.pem&application_name=job";
         let Target { config, tls, options } = parsed(url, nothing);
         assert_eq!(config.get_hosts(), [Host::Tcp("db".into())]);
         assert_eq!(
@@ -343,7 +334,7 @@ mod tests {
             "postgres://host/db?secret=1",
             "postgres://host/db?sslmode=secret",
             "postgres://host/db?timeout=secret",
-            "postgres://host/db?pool=0",
+            "postgres://host/db?pool_size=0",
             "postgres://host/db?wake_ups=secret",
             "postgres://host/db?schema=%ff",
         ] {

@@ -3,18 +3,11 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError};
 
 use super::record::not_a_lock;
+use crate::remote::driver_error::{Description, Done, describe};
 use crate::{Error, ErrorCode};
 
-/// Whether the server may have done what it was asked before the error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Done {
-    No,
-    Maybe,
-}
-
-type Description = (ErrorCode, &'static str, Option<&'static str>, Done);
-
-/// The driver's errors as ours, in one total table. `sent` tells whether the request had left before the error.
+/// The driver's errors as ours, in one total table. `sent` tells whether the request had left
+/// before the error.
 pub(super) fn translate(source: RedisError, sent: bool) -> Error {
     let code = code_of(&source);
     match code {
@@ -22,15 +15,7 @@ pub(super) fn translate(source: RedisError, sent: bool) -> Error {
         Some("BADRECORD" | "WRONGTYPE") => return not_a_lock().with_source(source),
         _ => {}
     }
-    let (code, message, hint, done) = code.and_then(answer).unwrap_or_else(|| failure(&source));
-    let mut error = Error::new(code, message).with_source(source);
-    if let Some(hint) = hint {
-        error = error.with_hint(hint);
-    }
-    if sent && done == Done::Maybe {
-        error = error.with_outcome_unknown();
-    }
-    error
+    describe(code.and_then(answer).unwrap_or_else(|| failure(&source)), source, sent)
 }
 
 /// What the server answered instead of doing what it was asked.
@@ -149,7 +134,8 @@ fn failure(error: &RedisError) -> Description {
     }
 }
 
-/// A server that wants TLS hangs up on those who do not speak it, and one that does not waits for more.
+/// A server that wants TLS hangs up on those who do not speak it, and one that does not waits for
+/// more.
 const REACHABLE: &str =
     "check that the server is up, that this host can reach it, and whether it wants TLS (rediss://) or not (redis://)";
 
@@ -158,8 +144,8 @@ const NO_TLS: (&str, &str) = (
     "check that the server speaks TLS, that its certificate is valid for this host name, and the ca, cert and key options",
 );
 
-/// The code of an answer of the server. Before version 7, errors inside a script come wrapped in another one; from then on
-/// some have no code of their own.
+/// The code of an answer of the server. Before version 7, errors inside a script come wrapped in
+/// another one; from then on some have no code of their own.
 fn code_of(error: &RedisError) -> Option<&str> {
     let code = error.code()?;
     if code != "ERR" {
@@ -191,7 +177,8 @@ fn lost(kind: std::io::ErrorKind) -> bool {
     matches!(kind, Io::BrokenPipe | Io::ConnectionReset | Io::ConnectionAborted | Io::UnexpectedEof | Io::NotConnected)
 }
 
-/// Whether the server is a replica or has left its cluster, so that another one should be looked for.
+/// Whether the server is a replica or has left its cluster, so that another one should be looked
+/// for.
 pub(super) fn wrong_server(error: &RedisError) -> bool {
     matches!(code_of(error), Some("READONLY" | "MASTERDOWN" | "CLUSTERDOWN"))
 }

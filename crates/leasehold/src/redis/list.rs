@@ -2,15 +2,15 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Stored;
-use super::{Redis, script};
-use crate::backend::{ListPage, ListRequest};
-use crate::{Error, Operation, Record, Timestamp};
+use super::{Redis, record, script};
+use crate::backend::{ListPage, ListRequest, Record};
+use crate::{Error, Operation, Timestamp};
 
 /// The least and the most names that one step looks at.
 const STEP: (usize, usize) = (16, 1000);
 
-/// The most steps for one page: a page may come out short in a server full of other things, but never takes long.
+/// The most steps for one page: a page may come out short in a server full of other things, but
+/// never takes long.
 const STEPS: usize = 64;
 
 /// Where a page ended.
@@ -26,7 +26,7 @@ impl Redis {
     pub(super) async fn list_page(&self, request: &ListRequest) -> Result<ListPage, Error> {
         let mut cursor = match request.cursor() {
             None => Cursor { step: Some("0".to_owned()), left: Vec::new() },
-            Some(text) => Cursor::parse(text, self.names().start())?,
+            Some(text) => Cursor::parse(text, self.names.start())?,
         };
         let limit = request.page_size();
         let mut page = ListPage::default();
@@ -34,7 +34,7 @@ impl Redis {
         let started = Instant::now();
         for step in 0..STEPS {
             // A slow server is asked for the rest with the next page.
-            if step > 0 && started.elapsed() > self.link.server.timeout / 2 {
+            if step > 0 && started.elapsed() > self.server.timeout / 2 {
                 break;
             }
             let room = limit - page.records.len();
@@ -60,11 +60,11 @@ impl Redis {
     /// The live locks among the names left over, or else among those of the next step.
     async fn step(&self, cursor: &mut Cursor, prefix: &str, count: usize) -> Result<Vec<(String, Record)>, Error> {
         let left = std::mem::take(&mut cursor.left);
-        let (pattern, count) = (self.names().pattern(prefix), count.to_string());
+        let (pattern, count) = (self.names.pattern(prefix), count.to_string());
         let at = cursor.step.clone().unwrap_or_default();
         let mut arguments = vec![at.as_str(), &pattern, &count];
         arguments.extend(left.iter().map(String::as_str));
-        let start = format!("{}list", self.names().start());
+        let start = format!("{}list", self.names.start());
         let (now, next, found): (u64, String, Vec<Vec<u8>>) =
             self.run(Operation::List, &script::LIST, &[&start], &arguments).await?;
         if left.is_empty() {
@@ -74,15 +74,16 @@ impl Redis {
         Ok(found.chunks_exact(2).filter_map(|pair| self.ours(&pair[0], &pair[1], prefix, now)).collect())
     }
 
-    /// A live lock with a key that starts with `prefix`. Anything else under our names is passed over.
+    /// A live lock with a key that starts with `prefix`. Anything else under our names is passed
+    /// over.
     fn ours(&self, name: &[u8], raw: &[u8], prefix: &str, now: Timestamp) -> Option<(String, Record)> {
-        let stored = Stored::parse(raw).ok()?;
-        if !stored.is_live(now) || !stored.key().starts_with(prefix) {
+        let stored = record::parse(raw).ok()?;
+        if !stored.is_live(now) || !stored.key.starts_with(prefix) {
             return None;
         }
-        let record = stored.into_record().ok()?;
+        let record = record::into_record(stored).ok()?;
         let name = std::str::from_utf8(name).ok()?;
-        (self.names().lock(&record.key).ok()? == name).then(|| (name.to_owned(), record))
+        (self.names.lock(&record.key).ok()? == name).then(|| (name.to_owned(), record))
     }
 }
 

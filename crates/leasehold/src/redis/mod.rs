@@ -1,62 +1,64 @@
 //! Locks in a Redis server.
 
-mod doctor;
+mod connection;
+mod driver;
 mod error;
-mod line;
-mod link;
+mod examine;
 mod list;
 mod names;
 mod options;
+mod push;
 mod record;
 mod script;
 mod server;
 mod url;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
 
-use self::line::{Line, Source};
-use self::link::Link;
+use self::connection::ReconnectingConnection;
 use self::names::Names;
-use self::record::Stored;
+use self::push::{Source, SubscriberConnection};
 use self::script::Script;
+use self::server::Server;
 use crate::backend::{
     Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, Grant, ListPage, ListRequest,
     LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
 };
-use crate::ear::Ear;
-use crate::sync::lock;
-use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, TIME_TOLERANCE, Timestamp, Ttl};
+use crate::remote::listener::Listener;
+use crate::remote::per_runtime::PerRuntime;
+use crate::remote::stored::Stored;
+use crate::timestamp::TOLERANCE_MILLIS;
+use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
+pub(crate) use driver::Driver;
 pub use options::{RedisOptions, RedisTls};
-pub(crate) use url::SCHEMES;
-
-/// A reader of taken locks that falls this far behind is told that it missed some.
-const TAKEN_BACKLOG: usize = 1024;
 
 /// The largest whole number a script can count with.
 const LARGEST: u64 = (1 << 53) - 1;
 
 /// Locks in a Redis or Valkey server, in a cluster of them, or behind Sentinel.
 ///
-/// The layout is shared with the Node.js library SyncGuard: programs of both kinds exclude each other and continue the same
-/// fences. Time is the server's. Every operation is one script and one round trip.
+/// The layout is shared with the Node.js library SyncGuard: programs of both kinds exclude each
+/// other and continue the same fences. Time is the server's. Every operation is one script and one
+/// round trip.
 ///
-/// A handle has one connection for its operations, made again when it is lost, and one for wake-ups, however many wait. The
-/// heartbeats of [`Locks`](crate::Locks) have one of their own.
+/// A handle has one connection for each runtime that uses it, made on first use there, made again
+/// when it is lost, and closed when the runtime is gone or nobody used it for five minutes. The
+/// heartbeats of [`Locks`](crate::Locks) run on a runtime of their own, which also has the one
+/// connection for wake-ups, however many wait.
 ///
-/// The connection is driven by the runtime on which it was made, so a handle must not be used on one runtime while another, on
-/// which it was used before, stands still.
-///
-/// A server that fails over to a replica, or restarts without its last writes, forgets the locks of its last moments: two may
-/// hold one lock then, each with a fence of its own, as long as the clocks of both servers agree. What a lock protects has to
-/// check the [fence](Fence) if that matters. `leasehold doctor` and [`examine`](Redis::examine) tell how likely it is.
+/// A server that fails over to a replica, or restarts without its last writes, forgets the locks of
+/// its last moments: two may hold one lock then, each with a fence of its own, as long as the
+/// clocks of both servers agree. What a lock protects has to check the [fence](Fence) if that
+/// matters. `leasehold doctor` and [`examine`](Redis::examine) tell how likely it is.
 ///
 /// ```no_run
-/// use leasehold::{Locks, Redis};
+/// use leasehold::redis::Redis;
+/// use leasehold::Locks;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
@@ -66,14 +68,10 @@ const LARGEST: u64 = (1 << 53) - 1;
 /// # }
 /// ```
 pub struct Redis {
-    link: Link,
-    shared: Arc<Shared>,
-}
-
-/// What a handle shares with its forks.
-struct Shared {
     names: Names,
-    ear: Mutex<Option<Arc<Ear>>>,
+    server: Arc<Server>,
+    connections: PerRuntime<ReconnectingConnection>,
+    listeners: PerRuntime<Listener>,
 }
 
 impl Redis {
@@ -87,16 +85,19 @@ impl Redis {
     /// | `redis://node-1,node-2,node-3?prefix={locks}` | a cluster, or whichever of the hosts can be reached first |
     /// | `redis+sentinel://host-1:26379,host-2:26379/mymaster/0` | the primary that Sentinel names; with TLS `rediss+sentinel://` |
     ///
-    /// The options of [`RedisOptions`] go after a question mark: `prefix`, `timeout` in seconds, `ca`, `cert`, `key`,
-    /// `sentinel_user` and `sentinel_password`. Special characters are percent-encoded.
+    /// The options of [`RedisOptions`] go after a question mark: `prefix`, `timeout` in seconds,
+    /// `ca`, `cert`, `key`, `sentinel_user` and `sentinel_password`. Special characters are
+    /// percent-encoded.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong, [`AuthFailed`](ErrorCode::AuthFailed) if the server
-    /// does not let us in, [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
-    /// [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats the URL.
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong,
+    /// [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in,
+    /// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
+    /// [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats
+    /// the URL.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::connect_with(url, RedisOptions::default()).await
     }
@@ -110,9 +111,13 @@ impl Redis {
     /// As [`connect`](Redis::connect).
     pub async fn connect_with(url: &str, options: RedisOptions) -> Result<Self, Error> {
         let (server, options) = url::parse(url, options)?;
-        let shared = Arc::new(Shared { names: Names::new(&options.prefix)?, ear: Mutex::default() });
-        let redis = Self { link: Link::new(Arc::new(server)), shared };
-        redis.link.ready().await?;
+        let redis = Self {
+            names: Names::new(&options.prefix)?,
+            server: Arc::new(server),
+            connections: PerRuntime::new(),
+            listeners: PerRuntime::new(),
+        };
+        redis.connection()?.ready().await?;
         Ok(redis)
     }
 
@@ -123,7 +128,7 @@ impl Redis {
         keys: &[&str],
         arguments: &[&str],
     ) -> Result<T, Error> {
-        let value = self.link.run(operation, script, keys, arguments).await?;
+        let value = self.connection()?.run(operation, script, keys, arguments).await?;
         redis::from_redis_value(value).map_err(|source| {
             Error::new(ErrorCode::Internal, "an unexpected answer of the server")
                 .with_source(source)
@@ -132,19 +137,26 @@ impl Redis {
         })
     }
 
-    fn names(&self) -> &Names {
-        &self.shared.names
+    /// The connection of the runtime that runs the caller.
+    fn connection(&self) -> Result<Arc<ReconnectingConnection>, Error> {
+        self.connections.get(|| Ok(ReconnectingConnection::new(self.server.clone())))
+    }
+
+    /// The listener of the runtime that runs the caller.
+    fn listener(&self) -> Result<Arc<Listener>, Error> {
+        let source = || Source { server: self.server.clone(), taken: self.names.taken() };
+        self.listeners.get(|| Ok(Listener::start::<SubscriberConnection>(Arc::new(source()))))
     }
 
     /// The live record under a key or an id.
     async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<Stored>, Error> {
         let (script, name) = match by {
-            LookupBy::Key(key) => (&*script::BY_KEY, self.names().lock(key)?),
-            LookupBy::Id(id) => (&*script::BY_ID, self.names().index(id)),
+            LookupBy::Key(key) => (&*script::BY_KEY, self.names.lock(key)?),
+            LookupBy::Id(id) => (&*script::BY_ID, self.names.index(id)),
         };
         let (now, raw): (u64, Option<Vec<u8>>) = self.run(operation, script, &[&name], &[]).await?;
         let Some(raw) = raw else { return Ok(None) };
-        let stored = Stored::parse(&raw).map_err(|error| error.during(operation))?;
+        let stored = record::parse(&raw).map_err(|error| error.during(operation))?;
         let wanted = match by {
             LookupBy::Key(_) => true,
             // The index may have outlived its lock.
@@ -152,29 +164,18 @@ impl Redis {
         };
         Ok(Some(stored).filter(|stored| wanted && stored.is_live(Timestamp::from_millis(now))))
     }
-
-    fn ear(&self) -> Result<Arc<Ear>, Error> {
-        let mut ear = lock(&self.shared.ear);
-        match &*ear {
-            Some(ear) => Ok(ear.clone()),
-            None => {
-                let source = Source { server: self.link.server.clone(), taken: self.names().taken() };
-                Ok(ear.insert(Arc::new(Ear::open::<Line>(Arc::new(source))?)).clone())
-            }
-        }
-    }
 }
 
 #[async_trait]
 impl Backend for Redis {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        let names = self.names();
+        let names = &self.names;
         let lock = names.lock(&request.key)?;
         let (fence, index) = (names.fence(&lock)?, names.index(&request.lock_id));
         let (key, rest) = record::parts(request);
         let steal = request.steal;
-        let heir = if steal.same_holder() { request.holder.as_str() } else { "" };
-        let stuck_after = steal.stuck_after().map(|time| {
+        let same_holder = if steal.same_holder() { request.holder.as_str() } else { "" };
+        let held_longer_than = steal.held_longer_than().map(|time| {
             let millis = u64::try_from(time.as_millis()).unwrap_or(LARGEST);
             millis.min(LARGEST).to_string()
         });
@@ -186,16 +187,16 @@ impl Backend for Redis {
             &key,
             &rest,
             &names.taken(),
-            heir,
-            stuck_after.as_deref().unwrap_or_default(),
+            same_holder,
+            held_longer_than.as_deref().unwrap_or_default(),
         ];
         let answer: Value =
             self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;
-        understand(answer, request).map_err(|error| error.during(Operation::Acquire))
+        decode_acquire(answer, request).map_err(|error| error.during(Operation::Acquire))
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        let index = self.names().index(id);
+        let index = self.names.index(id);
         let answer: i64 = self.run(Operation::Release, &script::RELEASE, &[&index], &[id.expose()]).await?;
         Ok(match answer {
             1 => Release::Released,
@@ -204,7 +205,7 @@ impl Backend for Redis {
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        let index = self.names().index(id);
+        let index = self.names.index(id);
         let (ttl, life) = lifetime(ttl);
         let arguments = [id.expose(), &ttl, &life];
         let answer: i64 = self.run(Operation::Extend, &script::EXTEND, &[&index], &arguments).await?;
@@ -220,7 +221,7 @@ impl Backend for Redis {
 
     async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
         let found = self.find(Operation::Lookup, by).await?;
-        found.map(Stored::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
+        found.map(record::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
@@ -228,42 +229,33 @@ impl Backend for Redis {
     }
 
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
-        let (channel, backlog) = match topic {
-            // One unread event says all there is to say: look again.
-            Topic::Freed(key) => (Names::freed(&self.names().lock(key)?), 1),
-            Topic::Taken => (self.names().taken(), TAKEN_BACKLOG),
+        let channel = match topic {
+            Topic::Freed(key) => Names::freed(&self.names.lock(key)?),
+            Topic::Taken => self.names.taken(),
         };
-        let ear = self.ear()?;
-        let (publisher, subscription) = Subscription::channel(backlog, ear.leave(channel.clone()));
-        let timeout = self.link.server.timeout;
-        match tokio::time::timeout(timeout, ear.subscribe(channel, publisher)).await {
-            Ok(outcome) => outcome.map_err(|error| error.during(Operation::Subscribe))?,
-            Err(_) => return Err(Error::not_connected_in_time(Operation::Subscribe, timeout)),
-        }
-        Ok(subscription)
+        self.listener()?.subscribe(channel, topic.backlog(), self.server.timeout).await
     }
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        let name = self.names().lock(key)?;
-        let arguments = [&*self.names().indexes(), &self.names().taken()];
+        let name = self.names.lock(key)?;
+        let arguments = [&*self.names.indexes(), &self.names.taken()];
         let ended: Option<Vec<u8>> =
             self.run(Operation::ForceRelease, &script::FORCE_RELEASE, &[&name], &arguments).await?;
         let Some(raw) = ended else { return Ok(ForceRelease::Absent) };
-        let record = Stored::parse(&raw).and_then(Stored::into_record);
+        let record = record::parse(&raw).and_then(record::into_record);
         record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
     }
 
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        Ok(Arc::new(Self { link: Link::new(self.link.server.clone()), shared: self.shared.clone() }))
-    }
-
     fn capabilities(&self) -> Capabilities {
-        Capabilities { time_authority: TimeAuthority::Store, wake_ups: true, clock_floored_fences: true }
+        Capabilities::new(TimeAuthority::Store)
+            .with_wake_ups(true)
+            .with_clock_floored_fences(true)
+            .with_call_timeout(self.server.timeout)
     }
 }
 
 /// What the script of acquire answered: a new grant, or a record that stands.
-fn understand(answer: Value, request: &AcquireRequest) -> Result<Acquire, Error> {
+fn decode_acquire(answer: Value, request: &AcquireRequest) -> Result<Acquire, Error> {
     let strange = || Error::new(ErrorCode::Internal, "an unexpected answer of the server").with_outcome_unknown();
     let number = |value: &Value| match value {
         Value::Int(number) => u64::try_from(*number).map_err(|_| strange()),
@@ -279,9 +271,9 @@ fn understand(answer: Value, request: &AcquireRequest) -> Result<Acquire, Error>
         })),
         [Value::Int(0), now, Value::BulkString(raw)] => {
             let now = Timestamp::from_millis(number(now)?);
-            let stored = Stored::parse(raw)?;
+            let stored = record::parse(raw)?;
             if stored.has_id(&request.lock_id) {
-                return Ok(Acquire::Granted(stored.into_record()?.grant()));
+                return Ok(Acquire::Granted(record::into_record(stored)?.grant()));
             }
             Ok(Acquire::Held(stored.contention(now)))
         }
@@ -291,8 +283,7 @@ fn understand(answer: Value, request: &AcquireRequest) -> Result<Acquire, Error>
 
 /// A ttl, and how long the server keeps the record: until nobody needs to respect it any more.
 fn lifetime(ttl: Ttl) -> (String, String) {
-    let tolerance = u64::try_from(TIME_TOLERANCE.as_millis()).unwrap_or(u64::MAX);
-    (ttl.as_millis().to_string(), ttl.as_millis().saturating_add(tolerance).to_string())
+    (ttl.as_millis().to_string(), (ttl.as_millis() + TOLERANCE_MILLIS).to_string())
 }
 
 fn absent(answer: i64) -> Absence {
@@ -301,6 +292,6 @@ fn absent(answer: i64) -> Absence {
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis").field("prefix", &self.names().start()).finish_non_exhaustive()
+        f.debug_struct("Redis").field("prefix", &self.names.start()).finish_non_exhaustive()
     }
 }

@@ -1,10 +1,16 @@
-use crate::{Error, Key, LockId, StorageKeys};
+use crate::backend::StorageKeys;
+use crate::{Error, Key, LockId};
 
-/// The longest name, and how much of it is kept free. Shared with other programs, so they never change.
+/// The longest name, and how much of it is kept free. Shared with other programs, so they never
+/// change.
 const LIMIT: usize = 1000;
 const RESERVE: usize = 26;
 
-/// What everything is called in the server: locks, indexes of lock ids, fence counters and channels.
+/// What the channel of a lock's releases is called behind the name of the lock.
+pub(super) const FREED_SUFFIX: &str = ":freed";
+
+/// What everything is called in the server: locks, indexes of lock ids, fence counters and
+/// channels.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     keys: StorageKeys,
@@ -17,7 +23,8 @@ pub(super) struct Names {
 impl Names {
     /// # Errors
     ///
-    /// `InvalidArgument` if the prefix is too long, or could be taken for that of the fence counters.
+    /// `InvalidArgument` if the prefix is too long, or could be taken for that of the fence
+    /// counters.
     pub(super) fn new(prefix: &str) -> Result<Self, Error> {
         let prefix = prefix.trim_end_matches(':');
         if prefix.contains("fence:") || prefix.ends_with("fence") {
@@ -68,7 +75,7 @@ impl Names {
 
     /// The channel that tells of the release of the lock named `lock`. The scripts make the same.
     pub(super) fn freed(lock: &str) -> String {
-        format!("{lock}:freed")
+        format!("{lock}{FREED_SUFFIX}")
     }
 
     /// The channel that tells of locks taken from their holders.

@@ -2,11 +2,15 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::backend::Capabilities;
+
 /// How a Redis server is used. What a URL says after its question mark overrides these.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RedisOptions {
-    /// What all names in the server start with: `syncguard` by default, which shares locks with the Node.js library of that
-    /// name. On a cluster it must contain a hash tag, such as `{locks}`, so that all locks are on one node.
+    /// What all names in the server start with: `syncguard` by default, which shares locks with the
+    /// Node.js library of that name. On a cluster it must contain a hash tag, such as `{locks}`, so
+    /// that all locks are on one node.
     pub prefix: String,
     /// The longest that one operation may take, connecting included. 5 seconds by default.
     pub timeout: Duration,
@@ -20,6 +24,7 @@ pub struct RedisOptions {
 
 /// Files in PEM format for connections with TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RedisTls {
     /// The certificates of the authorities to trust, instead of those of the operating system.
     pub ca: Option<PathBuf>,
@@ -33,11 +38,71 @@ impl Default for RedisOptions {
     fn default() -> Self {
         Self {
             prefix: "syncguard".to_owned(),
-            timeout: Duration::from_secs(5),
+            timeout: Capabilities::DEFAULT_CALL_TIMEOUT,
             tls: RedisTls::default(),
             sentinel_user: None,
             sentinel_password: None,
         }
+    }
+}
+
+impl RedisOptions {
+    /// What all names in the server start with.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The longest that one operation may take.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Whom to trust and who we are, for `rediss:` URLs.
+    #[must_use]
+    pub fn with_tls(mut self, tls: RedisTls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// The user name for the sentinels.
+    #[must_use]
+    pub fn with_sentinel_user(mut self, sentinel_user: impl Into<String>) -> Self {
+        self.sentinel_user = Some(sentinel_user.into());
+        self
+    }
+
+    /// The password for the sentinels.
+    #[must_use]
+    pub fn with_sentinel_password(mut self, sentinel_password: impl Into<String>) -> Self {
+        self.sentinel_password = Some(sentinel_password.into());
+        self
+    }
+}
+
+impl RedisTls {
+    /// The certificates of the authorities to trust.
+    #[must_use]
+    pub fn with_ca(mut self, ca: impl Into<PathBuf>) -> Self {
+        self.ca = Some(ca.into());
+        self
+    }
+
+    /// Our certificate.
+    #[must_use]
+    pub fn with_cert(mut self, cert: impl Into<PathBuf>) -> Self {
+        self.cert = Some(cert.into());
+        self
+    }
+
+    /// The private key of our certificate.
+    #[must_use]
+    pub fn with_key(mut self, key: impl Into<PathBuf>) -> Self {
+        self.key = Some(key.into());
+        self
     }
 }
 

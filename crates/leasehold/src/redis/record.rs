@@ -1,12 +1,14 @@
 use serde::Deserialize;
 use serde_json::{Number, Value};
 
-use crate::{AcquireRequest, Contention, Error, ErrorCode, Fence, Holder, Key, LockId, Metadata, Record, Timestamp};
+use crate::backend::{AcquireRequest, Record};
+use crate::remote::stored::{Stored, holder};
+use crate::{Error, ErrorCode, Metadata, Timestamp};
 
-/// A lock as it is stored, in JSON. Other programs write it too, so nothing is taken for granted.
+/// A lock as it is stored, in JSON.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Stored {
+struct Json {
     lock_id: String,
     expires_at_ms: Number,
     acquired_at_ms: Number,
@@ -18,58 +20,28 @@ pub(super) struct Stored {
     metadata: Value,
 }
 
-impl Stored {
-    /// # Errors
-    ///
-    /// `Internal` if it is not a lock.
-    pub(super) fn parse(raw: &[u8]) -> Result<Self, Error> {
-        serde_json::from_slice(raw).map_err(|source| not_a_lock().with_source(source))
-    }
+/// # Errors
+///
+/// `Internal` if it is not a lock.
+pub(super) fn parse(raw: &[u8]) -> Result<Stored, Error> {
+    let json: Json = serde_json::from_slice(raw).map_err(|source| not_a_lock().with_source(source))?;
+    Ok(Stored {
+        acquired_at: timestamp(&json.acquired_at_ms),
+        expires_at: timestamp(&json.expires_at_ms),
+        holder: holder(json.holder.as_str()),
+        // Notes of other programs that do not fit ours are no reason not to show the lock.
+        metadata: Metadata::new(json.metadata).unwrap_or_default(),
+        key: json.key,
+        lock_id: json.lock_id,
+        fence: json.fence,
+    })
+}
 
-    /// Whether somebody holds it.
-    pub(super) fn is_live(&self, now: Timestamp) -> bool {
-        timestamp(&self.expires_at_ms).is_live(now)
-    }
-
-    pub(super) fn has_id(&self, id: &LockId) -> bool {
-        self.lock_id == id.expose()
-    }
-
-    pub(super) fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// The answer to somebody else who wants it at `now`.
-    pub(super) fn contention(&self, now: Timestamp) -> Contention {
-        Contention {
-            holder: self.holder(),
-            acquired_at: timestamp(&self.acquired_at_ms),
-            expires_at: timestamp(&self.expires_at_ms),
-            now,
-        }
-    }
-
-    /// # Errors
-    ///
-    /// `Internal` if the key, the lock id or the fence is not one.
-    pub(super) fn into_record(self) -> Result<Record, Error> {
-        let unusable = |source: Error| not_a_lock().with_source(source);
-        let fence = self.fence.parse::<Fence>().and_then(|fence| Fence::new(fence.get()));
-        Ok(Record {
-            key: Key::new(&self.key).map_err(unusable)?,
-            lock_id: self.lock_id.parse().map_err(unusable)?,
-            fence: fence.map_err(unusable)?,
-            acquired_at: timestamp(&self.acquired_at_ms),
-            expires_at: timestamp(&self.expires_at_ms),
-            holder: self.holder(),
-            // Notes of other programs that do not fit ours are no reason not to show the lock.
-            metadata: Metadata::new(self.metadata).unwrap_or_default(),
-        })
-    }
-
-    fn holder(&self) -> Option<Holder> {
-        self.holder.as_str().and_then(|name| Holder::new(name).ok())
-    }
+/// # Errors
+///
+/// `Internal` if the key, the lock id or the fence is not one.
+pub(super) fn into_record(stored: Stored) -> Result<Record, Error> {
+    stored.into_record(not_a_lock)
 }
 
 /// Milliseconds, which some programs write as a floating-point number.
@@ -79,7 +51,8 @@ fn timestamp(number: &Number) -> Timestamp {
     Timestamp::from_millis(millis.unwrap_or_default())
 }
 
-/// The part of a new record that does not depend on the server's time: the key, and all that follows the fence.
+/// The part of a new record that does not depend on the server's time: the key, and all that
+/// follows the fence.
 pub(super) fn parts(request: &AcquireRequest) -> (String, String) {
     let holder = Value::from(request.holder.as_str());
     let mut rest = format!(",\"holder\":{holder}");
@@ -100,13 +73,14 @@ pub(super) fn not_a_lock() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Fence;
 
     const FOREIGN: &str = r#"{"key":"a","fence":"000000000000007","acquiredAtMs":1.7e12,"lockId":"abcdefghijklmnopqrstuv",
         "expiresAtMs":1700000030000,"holder":7,"metadata":["not","an","object"],"more":true}"#;
 
     #[test]
-    fn what_other_programs_write_is_understood_as_far_as_it_goes() {
-        let record = Stored::parse(FOREIGN.as_bytes()).unwrap().into_record().unwrap();
+    fn what_other_programs_write_is_read_as_far_as_it_goes() {
+        let record = parse(FOREIGN.as_bytes()).and_then(into_record).unwrap();
         assert_eq!(record.acquired_at, Timestamp::from_millis(1_700_000_000_000));
         assert_eq!(record.expires_at, Timestamp::from_millis(1_700_000_030_000));
         assert_eq!((record.holder, record.metadata), (None, Metadata::default()));
@@ -116,7 +90,7 @@ mod tests {
     #[test]
     fn what_is_not_a_lock_is_an_error_that_shows_nothing_of_it() {
         for raw in ["", "secret", "{}", "[]", "{\"lockId\":\"secret\"}", &FOREIGN.replace("000000000000007", "7")] {
-            let error = Stored::parse(raw.as_bytes()).and_then(Stored::into_record).unwrap_err();
+            let error = parse(raw.as_bytes()).and_then(into_record).unwrap_err();
             assert_eq!(error.code(), ErrorCode::Internal, "{raw}");
             assert!(!error.to_string().contains("secret"));
         }

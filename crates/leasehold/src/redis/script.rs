@@ -1,9 +1,16 @@
-use redis::{Cmd, Script as Source};
 use std::sync::LazyLock;
 
-/// A script, sent by its hash: the server knows it from the first time on. The source follows when it does not.
+use redis::{Cmd, Script as Source};
+
+use super::names::FREED_SUFFIX;
+use crate::remote::notification::{FORCE_RELEASED, STOLEN};
+use crate::timestamp::TOLERANCE_MILLIS;
+use crate::{Fence, Key, LockId};
+
+/// A script, sent by its hash: the server knows it from the first time on. The source follows when
+/// it does not.
 pub(super) struct Script {
-    text: &'static str,
+    text: String,
     hash: String,
 }
 
@@ -24,8 +31,18 @@ script!(LIST = "record.lua", "list.lua");
 script!(PERMISSIONS = "permissions.lua");
 
 impl Script {
-    fn new(text: &'static str) -> Self {
-        Self { text, hash: Source::new(text).get_hash().to_owned() }
+    /// The rules that all stores share stand between double braces.
+    fn new(text: &str) -> Self {
+        let text = text
+            .replace("{{tolerance}}", &TOLERANCE_MILLIS.to_string())
+            .replace("{{highest_fence}}", &Fence::MAX.to_string())
+            .replace("{{fence_digits}}", &Fence::DIGITS.to_string())
+            .replace("{{lock_id_length}}", &LockId::LEN.to_string())
+            .replace("{{longest_key}}", &Key::MAX_BYTES.to_string())
+            .replace("{{freed_suffix}}", FREED_SUFFIX)
+            .replace("{{stolen}}", STOLEN)
+            .replace("{{force_released}}", FORCE_RELEASED);
+        Self { hash: Source::new(&text).get_hash().to_owned(), text }
     }
 
     /// The command that runs the script if the server knows it.
@@ -35,7 +52,7 @@ impl Script {
 
     /// The command that runs the script, and makes it known.
     pub(super) fn by_source(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
-        command("EVAL", self.text, keys, arguments)
+        command("EVAL", &self.text, keys, arguments)
     }
 }
 
@@ -43,4 +60,33 @@ fn command(name: &str, script: &str, keys: &[&str], arguments: &[&str]) -> Cmd {
     let mut command = redis::cmd(name);
     command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_placeholder_is_filled() {
+        for script in [&*ACQUIRE, &*RELEASE, &*EXTEND, &*BY_KEY, &*BY_ID, &*FORCE_RELEASE, &*LIST, &*PERMISSIONS] {
+            assert!(!script.text.contains("{{"), "{}", script.text);
+        }
+        assert!(ACQUIRE.text.contains("HIGHEST_FENCE = tonumber('900000000000000')"));
+    }
+
+    #[test]
+    fn no_rule_is_written_twice() {
+        for (file, text) in [
+            ("acquire", include_str!("lua/acquire.lua")),
+            ("extend", include_str!("lua/extend.lua")),
+            ("force_release", include_str!("lua/force_release.lua")),
+            ("owned", include_str!("lua/owned.lua")),
+            ("record", include_str!("lua/record.lua")),
+            ("release", include_str!("lua/release.lua")),
+        ] {
+            for literal in ["9000000", "TOLERANCE = 1", ":freed", "'S'", "'R'", "%015d", "~= 15", "~= 22", "> 512"] {
+                assert!(!text.contains(literal), "{file}.lua has {literal}, which is a constant of Rust");
+            }
+        }
+    }
 }

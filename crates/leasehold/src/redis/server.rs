@@ -39,16 +39,16 @@ pub(super) type Address = (String, u16);
 pub(super) struct Connection {
     pub(super) commands: MultiplexedConnection,
     /// What the server sends of its own accord. Closed as soon as the connection is.
-    pub(super) news: mpsc::UnboundedReceiver<PushInfo>,
+    pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
     /// The host it leads to, unless it is a socket.
     pub(super) host: Option<String>,
     /// Which of several hosts or sentinels led here; none if a cluster did.
-    door: Option<usize>,
+    endpoint: Option<usize>,
 }
 
 impl Server {
-    /// A connection to the server that has the locks, as far as that is known: `moved_to` is where a node of a cluster sent
-    /// us last.
+    /// A connection to the server that has the locks, as far as that is known: `moved_to` is where
+    /// a node of a cluster sent us last.
     pub(super) async fn connect(&self, moved_to: Option<&Address>) -> RedisResult<Connection> {
         match tokio::time::timeout(self.timeout, self.find(moved_to)).await {
             Ok(connection) => connection,
@@ -60,24 +60,24 @@ impl Server {
         if let Some(address) = moved_to {
             return open(&at(self.any(), address)?).await;
         }
-        let (doors, sentinels) = match &self.place {
+        let (endpoints, sentinels) = match &self.place {
             Place::Hosts(hosts) => (hosts, None),
             Place::Sentinels { sentinels, name, primary } => (sentinels, Some((name, primary))),
         };
         // A host that does not answer leaves time for the others.
-        let share = self.timeout / u32::try_from(doors.len()).unwrap_or(u32::MAX).max(1);
+        let share = self.timeout / u32::try_from(endpoints.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
         let first = self.first.load(Ordering::Relaxed);
-        for number in (0..doors.len()).map(|turn| (first + turn) % doors.len()) {
-            let door = &doors[number];
+        for number in (0..endpoints.len()).map(|turn| (first + turn) % endpoints.len()) {
+            let endpoint = &endpoints[number];
             let attempt = async {
                 match sentinels {
-                    None => open(door).await,
-                    Some((name, primary)) => through(door, name, primary).await,
+                    None => open(endpoint).await,
+                    Some((name, primary)) => through(endpoint, name, primary).await,
                 }
             };
             match tokio::time::timeout(share, attempt).await {
-                Ok(Ok(connection)) => return Ok(Connection { door: Some(number), ..connection }),
+                Ok(Ok(connection)) => return Ok(Connection { endpoint: Some(number), ..connection }),
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => last = Some(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
             }
@@ -90,16 +90,16 @@ impl Server {
         self.connect(Some(address)).await
     }
 
-    /// Has the next connection go to another of several hosts: the one that led to `connection` is no good. However many
-    /// requests find that out at once, it is left only once.
-    pub(super) fn turn_away(&self, connection: &Connection) {
+    /// Has the next connection go to another of several hosts: the one that led to `connection` is
+    /// no good. However many requests find that out at once, it is left only once.
+    pub(super) fn skip_endpoint(&self, connection: &Connection) {
         let first = self.first.load(Ordering::Relaxed);
-        let left = connection.door.unwrap_or(first);
-        let _ = self.first.compare_exchange(left, (left + 1) % self.doors(), Ordering::Relaxed, Ordering::Relaxed);
+        let left = connection.endpoint.unwrap_or(first);
+        let _ = self.first.compare_exchange(left, (left + 1) % self.endpoints(), Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// How many hosts or sentinels there are to try.
-    pub(super) fn doors(&self) -> usize {
+    pub(super) fn endpoints(&self) -> usize {
         match &self.place {
             Place::Hosts(hosts) => hosts.len(),
             Place::Sentinels { sentinels, .. } => sentinels.len(),
@@ -115,7 +115,7 @@ impl Server {
 }
 
 async fn open(client: &Client) -> RedisResult<Connection> {
-    let (sender, news) = mpsc::unbounded_channel();
+    let (sender, pushes) = mpsc::unbounded_channel();
     let config = AsyncConnectionConfig::new()
         // Every operation has a deadline of its own.
         .set_connection_timeout(None)
@@ -127,10 +127,11 @@ async fn open(client: &Client) -> RedisResult<Connection> {
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host.clone()),
         _ => None,
     };
-    Ok(Connection { commands, news, host, door: None })
+    Ok(Connection { commands, pushes, host, endpoint: None })
 }
 
-/// Asks a sentinel where the primary is, and makes sure that it is one: sentinels learn of a failover at different times.
+/// Asks a sentinel where the primary is, and makes sure that it is one: sentinels learn of a
+/// failover at different times.
 async fn through(sentinel: &Client, name: &str, primary: &Client) -> RedisResult<Connection> {
     let mut asked = open(sentinel).await?;
     let mut question = redis::cmd("SENTINEL");

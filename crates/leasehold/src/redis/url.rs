@@ -11,14 +11,16 @@ use rustls::pki_types::pem::PemObject;
 use super::error::translate;
 use super::options::RedisOptions;
 use super::server::{Place, Server};
-use crate::{Error, url_option};
+use crate::Error;
+use crate::url_option::{UrlOption, UrlReader};
 
 /// A peer that is gone without a word is noticed after this long.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// The schemes of URLs for this store.
-pub(crate) const SCHEMES: [&str; 7] =
-    ["redis", "rediss", "valkey", "valkeys", "unix", "redis+sentinel", "rediss+sentinel"];
+/// What our errors say of URLs.
+pub(super) const READER: UrlReader = UrlReader { scheme: "redis" };
+
+const KNOWN: &str = "prefix, timeout, ca, cert, key, sentinel_user, sentinel_password; and for sockets: db, user, pass";
 
 /// What a URL is made of.
 struct Parts<'a> {
@@ -34,13 +36,11 @@ pub(super) fn parse(url: &str, mut options: RedisOptions) -> Result<(Server, Red
     if url.contains('#') {
         return Err(unusable("contains a #").with_hint("in names, passwords and options it is written %23"));
     }
-    let (address, query) = url.split_once('?').unwrap_or((url, ""));
-    read_query(query, address.starts_with("unix:"), &mut options)?;
-    if !TIMEOUTS.contains(&options.timeout) {
-        return Err(Error::invalid("the timeout is not between 0.001 and 3600 seconds"));
-    }
+    let (address, given) = READER.split(url)?;
+    read_options(&given, address.starts_with("unix:"), &mut options)?;
+    READER.check_time(options.timeout)?;
     let place = match split(address)? {
-        Parts { scheme: "unix", .. } => Place::Hosts(vec![socket(address, query)?]),
+        Parts { scheme: "unix", .. } => Place::Hosts(vec![socket(address, &given)?]),
         parts if parts.scheme.ends_with("+sentinel") => sentinels(&parts, &options)?,
         parts => Place::Hosts(hosts(&parts, parts.user_info, parts.path, &options)?),
     };
@@ -71,7 +71,8 @@ fn hosts(parts: &Parts<'_>, user_info: Option<&str>, path: &str, options: &Redis
     parts.hosts.split(',').map(|host| client(&format!("{scheme}://{user_info}{host}/{path}"), options)).collect()
 }
 
-/// `redis+sentinel://user:password@sentinel:26379,sentinel:26379/name/database`: the credentials are those of the servers.
+/// `redis+sentinel://user:password@sentinel:26379,sentinel:26379/name/database`: the credentials
+/// are those of the servers.
 fn sentinels(parts: &Parts<'_>, options: &RedisOptions) -> Result<Place, Error> {
     let (name, database) = parts.path.split_once('/').unwrap_or((parts.path, ""));
     if name.is_empty() {
@@ -83,7 +84,7 @@ fn sentinels(parts: &Parts<'_>, options: &RedisOptions) -> Result<Place, Error> 
         _ => format!("{host}:26379"),
     };
     let named: Vec<String> = parts.hosts.split(',').map(with_port).collect();
-    let doors = Parts { hosts: &named.join(","), ..*parts };
+    let endpoints = Parts { hosts: &named.join(","), ..*parts };
     let credentials = |client: Client| {
         let info = client.get_connection_info();
         let mut settings = info.redis_settings().clone();
@@ -95,27 +96,27 @@ fn sentinels(parts: &Parts<'_>, options: &RedisOptions) -> Result<Place, Error> 
         }
         Client::open(info.clone().set_redis_settings(settings)).map_err(|error| translate(error, false))
     };
-    let sentinels = hosts(&doors, None, "", options)?.into_iter().map(credentials).collect::<Result<_, _>>()?;
+    let sentinels = hosts(&endpoints, None, "", options)?.into_iter().map(credentials).collect::<Result<_, _>>()?;
     let primary = Parts { hosts: "primary", ..*parts };
     let primary = Box::new(hosts(&primary, parts.user_info, database, options)?.remove(0));
-    let name = decode(name)?;
+    let name = READER.decode(name)?;
     Ok(Place::Sentinels { sentinels, name, primary })
 }
 
 /// A socket in the file system; the driver reads `db`, `user` and `pass` from the query.
-fn socket(address: &str, query: &str) -> Result<Client, Error> {
+fn socket(address: &str, options: &[UrlOption<'_>]) -> Result<Client, Error> {
     let path = address.trim_start_matches("unix:");
     let path = path.strip_prefix("//").unwrap_or(path);
     if !path.starts_with('/') {
         return Err(unusable("names no socket").with_hint("for example unix:///run/redis/redis.sock?db=0"));
     }
-    let kept = query.split('&').filter(|option| FOR_SOCKETS.iter().any(|name| option.starts_with(name)));
+    let kept = options.iter().filter(|option| FOR_SOCKETS.contains(&option.name)).map(|option| option.text);
     // The driver takes a plus sign for a space.
     let url = format!("unix://{path}?{}", kept.collect::<Vec<_>>().join("&").replace('+', "%2B"));
     client(&url, &RedisOptions::default())
 }
 
-const FOR_SOCKETS: [&str; 3] = ["db=", "user=", "pass="];
+const FOR_SOCKETS: [&str; 3] = ["db", "user", "pass"];
 
 fn client(url: &str, options: &RedisOptions) -> Result<Client, Error> {
     let wrong = |error| translate(error, false);
@@ -150,7 +151,8 @@ fn settings(info: ConnectionInfo) -> ConnectionInfo {
     info.set_tcp_settings(tcp).set_redis_settings(redis)
 }
 
-/// The TLS library needs one implementation of cryptography for the whole process. A program that chose one keeps it.
+/// The TLS library needs one implementation of cryptography for the whole process. A program that
+/// chose one keeps it.
 fn install_cryptography() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Another thread may have been faster.
@@ -181,43 +183,25 @@ fn certificates(options: &RedisOptions) -> Result<TlsCertificates, Error> {
     Ok(TlsCertificates { client_tls, root_cert })
 }
 
-fn read_query(query: &str, of_socket: bool, options: &mut RedisOptions) -> Result<(), Error> {
-    for option in query.split('&').filter(|option| !option.is_empty()) {
-        let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        let value = decode(value)?;
-        match name {
-            "prefix" => options.prefix = value,
-            "timeout" => options.timeout = seconds(&value)?,
+fn read_options(given: &[UrlOption<'_>], of_socket: bool, options: &mut RedisOptions) -> Result<(), Error> {
+    for UrlOption { name, value, .. } in given {
+        match *name {
+            "prefix" => options.prefix.clone_from(value),
+            "timeout" => options.timeout = READER.seconds(value)?,
             "ca" => options.tls.ca = Some(value.into()),
             "cert" => options.tls.cert = Some(value.into()),
             "key" => options.tls.key = Some(value.into()),
-            "sentinel_user" => options.sentinel_user = Some(value),
-            "sentinel_password" => options.sentinel_password = Some(value),
-            "db" | "user" | "pass" if of_socket => {}
-            _ => {
-                return Err(unusable("has an option this build does not know").with_hint(
-                    "the known ones are: prefix, timeout, ca, cert, key, sentinel_user, sentinel_password; and for sockets: db, user, pass",
-                ));
-            }
+            "sentinel_user" => options.sentinel_user = Some(value.clone()),
+            "sentinel_password" => options.sentinel_password = Some(value.clone()),
+            name if of_socket && FOR_SOCKETS.contains(&name) => {}
+            _ => return Err(READER.unknown_option(KNOWN)),
         }
     }
     Ok(())
 }
 
-/// The shortest and the longest timeout.
-const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
-
-fn seconds(text: &str) -> Result<Duration, Error> {
-    url_option::seconds(text, &TIMEOUTS)
-        .ok_or_else(|| unusable("has a timeout that is not between 0.001 and 3600 seconds"))
-}
-
-fn decode(text: &str) -> Result<String, Error> {
-    url_option::decode(text).ok_or_else(|| unusable("is not UTF-8"))
-}
-
 fn unusable(why: &str) -> Error {
-    Error::invalid(format!("the store's URL {why}")).with_hint("for example redis://127.0.0.1:6379/0?prefix=app")
+    READER.unusable(why)
 }
 
 #[cfg(test)]

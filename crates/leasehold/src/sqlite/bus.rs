@@ -1,76 +1,51 @@
-use std::collections::HashMap;
+//! Messages between the processes that use one database: datagrams in the kernel's own name space.
+
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
 
-use super::operations::News;
-use crate::backend::{Event, Publisher};
-use crate::sync::lock;
-use crate::{Error, ErrorCode, Key, LockId, Loss};
-
-/// The topic of locks that are taken from their holders. No key has this name, because topics of keys have a prefix.
-pub(super) const TAKEN: &str = "taken";
-
-/// The topic of a key that is freed.
-pub(super) fn freed_topic(key: &Key) -> String {
-    format!("freed:{}", key.as_str())
-}
+use super::operations::Message;
+use crate::remote::notification::{FREED, TAKEN_TOPIC, freed_topic, letter_of};
+use crate::{Error, ErrorCode, LockId};
 
 /// A message to a listener, in this process or another one.
-pub(super) struct Mail {
+pub(super) struct Datagram {
     pub(super) address: String,
     pub(super) text: Vec<u8>,
 }
 
-impl Mail {
+impl Datagram {
     /// An empty message, to find out whether anybody is there.
-    pub(super) fn knock(address: String) -> Self {
+    pub(super) fn probe(address: String) -> Self {
         Self { address, text: Vec::new() }
     }
 }
 
-impl News {
+impl Message {
     pub(super) fn topic(&self) -> String {
         match self {
-            News::Freed(key) => freed_topic(key),
-            News::Taken(..) => TAKEN.to_owned(),
+            Message::Freed(key) => freed_topic(key.as_str()),
+            Message::Taken(..) => TAKEN_TOPIC.to_owned(),
         }
     }
 
-    /// The first letter says what, the rest which.
-    pub(super) fn text(&self) -> Vec<u8> {
-        let (letter, rest) = match self {
-            News::Freed(key) => ('F', key.as_str()),
-            News::Taken(id, Loss::ForceReleased) => ('R', id.expose()),
-            News::Taken(id, _) => ('S', id.expose()),
-        };
-        format!("{letter}{rest}").into_bytes()
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Message::Freed(key) => format!("{FREED}{}", key.as_str()),
+            Message::Taken(lock, how) => format!("{}{}{}", letter_of(*how), lock.fence, lock.key.as_str()),
+        }
+        .into_bytes()
     }
 }
 
-/// What a message says: its topic, and the event.
-fn understand(text: &[u8]) -> Option<(String, Event)> {
-    let text = std::str::from_utf8(text).ok()?;
-    let (letter, rest) = text.split_at_checked(1)?;
-    let taken = |how| Some((TAKEN.to_owned(), Event::Taken { lock_id: rest.parse::<LockId>().ok()?, how }));
-    match letter {
-        "F" => Some((freed_topic(&Key::new(rest).ok()?), Event::Freed)),
-        "R" => taken(Loss::ForceReleased),
-        "S" => taken(Loss::Stolen),
-        _ => None,
-    }
-}
-
-/// Sends messages. It never waits: news are hints, and whoever misses one looks by itself after a while.
-pub(super) struct Postman {
+/// Sends messages. It never waits: they are hints, and whoever misses one looks by itself after a
+/// while.
+pub(super) struct DatagramSender {
     socket: Option<UnixDatagram>,
     /// What the addresses that can be reached from here start with.
     near: String,
 }
 
-impl Postman {
+impl DatagramSender {
     pub(super) fn new() -> Self {
         let socket = UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
         Self { socket: socket.ok(), near: near() }
@@ -82,76 +57,35 @@ impl Postman {
     }
 
     /// Sends all messages, and returns the addresses at which nobody is.
-    pub(super) fn deliver(&self, mail: &[Mail]) -> Vec<String> {
+    pub(super) fn send(&self, datagrams: &[Datagram]) -> Vec<String> {
         let Some(socket) = &self.socket else { return Vec::new() };
-        let nobody_there = |mail: &&Mail| {
-            let sent = socket_address(&mail.address).and_then(|address| socket.send_to_addr(&mail.text, &address));
+        let nobody_there = |datagram: &&Datagram| {
+            let sent =
+                socket_address(&datagram.address).and_then(|address| socket.send_to_addr(&datagram.text, &address));
             matches!(sent, Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
         };
-        mail.iter()
-            .filter(|mail| self.reaches(&mail.address))
+        datagrams
+            .iter()
+            .filter(|datagram| self.reaches(&datagram.address))
             .filter(nobody_there)
-            .map(|mail| mail.address.clone())
+            .map(|datagram| datagram.address.clone())
             .collect()
     }
 }
 
-/// Hears the messages for this process and hands them to its subscriptions.
-pub(super) struct Ear {
-    pub(super) address: String,
-    pub(super) subscribers: Arc<Mutex<Subscribers>>,
-    closed: Arc<AtomicBool>,
+/// A socket for messages to this process, under a name that nobody can guess.
+pub(super) fn bind() -> Result<(UnixDatagram, String), Error> {
+    let failed = |source: io::Error| {
+        Error::new(ErrorCode::Internal, "cannot listen for wake-ups from other processes").with_source(source)
+    };
+    let address = format!("{}{}", near(), LockId::random()?.expose());
+    let socket = socket_address(&address).and_then(|address| UnixDatagram::bind_addr(&address)).map_err(failed)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    Ok((socket, address))
 }
 
-pub(super) type Subscribers = HashMap<String, Vec<Publisher>>;
-
-impl Ear {
-    pub(super) fn open() -> Result<Self, Error> {
-        let failed = |source: io::Error| {
-            Error::new(ErrorCode::Internal, "cannot listen for wake-ups from other processes").with_source(source)
-        };
-        let address = format!("{}{}", near(), LockId::random()?.expose());
-        let socket = socket_address(&address).and_then(|address| UnixDatagram::bind_addr(&address)).map_err(failed)?;
-        let subscribers = Arc::new(Mutex::new(Subscribers::new()));
-        let closed = Arc::new(AtomicBool::new(false));
-        let (heard, over) = (subscribers.clone(), closed.clone());
-        thread::Builder::new()
-            .name("leasehold-ear".into())
-            .spawn(move || hear(&socket, &heard, &over))
-            .map_err(failed)?;
-        Ok(Self { address, subscribers, closed })
-    }
-}
-
-impl Drop for Ear {
-    fn drop(&mut self) {
-        // The thread sleeps until a message comes, so here is one. Only we can end it: anybody on this host can send.
-        self.closed.store(true, Ordering::Release);
-        Postman::new().deliver(&[Mail::knock(self.address.clone())]);
-    }
-}
-
-fn hear(socket: &UnixDatagram, subscribers: &Mutex<Subscribers>, closed: &AtomicBool) {
-    // A letter and the longest key.
-    let mut buffer = [0; 1 + Key::MAX_BYTES];
-    loop {
-        match socket.recv(&mut buffer) {
-            Ok(_) if closed.load(Ordering::Acquire) => return,
-            Ok(length) => {
-                if let Some((topic, event)) = understand(&buffer[..length]) {
-                    lock(subscribers).get(&topic).into_iter().flatten().for_each(|reader| reader.publish(event));
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                tracing::debug!(%error, "wake-ups from other processes stopped; waiting polls from now on");
-                return;
-            }
-        }
-    }
-}
-
-/// Names of sockets are known only within a network namespace, such as a container's, so addresses start with its number.
+/// Names of sockets are known only within a network namespace, such as a container's, so addresses
+/// start with its number.
 #[cfg(target_os = "linux")]
 fn near() -> String {
     let namespace = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
@@ -164,8 +98,8 @@ fn near() -> String {
     String::from("leasehold-")
 }
 
-/// A name in the kernel's own space: it takes no file, goes away with its process, and has no directory whose path could
-/// be too long.
+/// A name in the kernel's own space: it takes no file, goes away with its process, and has no
+/// directory whose path could be too long.
 #[cfg(target_os = "linux")]
 fn socket_address(name: &str) -> io::Result<SocketAddr> {
     use std::os::linux::net::SocketAddrExt;
@@ -180,31 +114,33 @@ fn socket_address(name: &str) -> io::Result<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Event;
+    use crate::remote::notification::Notification;
+    use crate::sqlite::operations::TakenLock;
+    use crate::{Fence, Key, Loss};
 
     #[test]
-    fn every_kind_of_news_is_understood_and_noise_is_not() {
-        let id = LockId::random().unwrap();
-        let key = Key::new("caf\u{e9}").unwrap();
-        for (news, event) in [
-            (News::Freed(key), Event::Freed),
-            (News::Taken(id, Loss::Stolen), Event::Taken { lock_id: id, how: Loss::Stolen }),
-            (News::Taken(id, Loss::ForceReleased), Event::Taken { lock_id: id, how: Loss::ForceReleased }),
-        ] {
-            assert_eq!(understand(&news.text()), Some((news.topic(), event)));
-        }
-        for noise in [&b""[..], b"F", b"Sshort", b"\xff\xff", b"Xkey", "é".as_bytes()] {
-            assert_eq!(understand(noise), None, "{noise:?}");
+    fn what_is_sent_is_what_listeners_decode() {
+        let (key, fence) = (Key::new("caf\u{e9}").unwrap(), Fence::new(7).unwrap());
+        let taken = |how| {
+            let lock = TakenLock { key: key.clone(), fence };
+            (Message::Taken(lock, how), Event::Taken { key: key.clone(), fence, how })
+        };
+        let freed = (Message::Freed(key.clone()), Event::Freed);
+        for (message, event) in [freed, taken(Loss::Stolen), taken(Loss::ForceReleased)] {
+            let text = String::from_utf8(message.encode()).unwrap();
+            assert_eq!(Notification::decode(&text), Some(Notification { topic: message.topic(), event }));
         }
     }
 
     #[test]
     fn an_address_at_which_nobody_is_is_reported() {
-        let ear = Ear::open().unwrap();
-        let postman = Postman::new();
-        assert!(postman.deliver(&[Mail::knock(ear.address.clone())]).is_empty());
+        let (_socket, address) = bind().unwrap();
+        let sender = DatagramSender::new();
+        assert!(sender.send(&[Datagram::probe(address)]).is_empty());
         let nobody = format!("{}nobody", near());
-        assert_eq!(postman.deliver(&[Mail::knock(nobody.clone())]), [nobody]);
-        let elsewhere = Mail::knock("leasehold-1-in-another-namespace".into());
-        assert!(postman.deliver(&[elsewhere]).is_empty(), "nothing is known of it");
+        assert_eq!(sender.send(&[Datagram::probe(nobody.clone())]), [nobody]);
+        let elsewhere = Datagram::probe("leasehold-1-in-another-namespace".into());
+        assert!(sender.send(&[elsewhere]).is_empty(), "nothing is known of it");
     }
 }

@@ -4,9 +4,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Timestamp;
 
-/// The clock that all processes of this host go by: the monotonic clock plus an offset that is agreed on once for each boot
-/// and kept in the database. It follows no step of the wall clock, and it stands still while the machine sleeps, as does the
-/// clock by which holders count: a lease does not end in the store while its holder cannot notice.
+/// The clock that all processes of this host go by: the monotonic clock plus an offset that is
+/// agreed on once for each boot and kept in the database. It follows no step of the wall clock, and
+/// it stands still while the machine sleeps, as does the clock by which holders count: a lease does
+/// not end in the store while its holder cannot notice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostClock {
     offset_us: i64,
@@ -26,7 +27,8 @@ impl HostClock {
         if let Some(offset_us) = agreed {
             return Ok(Self { offset_us });
         }
-        // A wall clock that was set back, or is not set yet, must not bring back the time before the last grant.
+        // A wall clock that was set back, or is not set yet, must not bring back the time before
+        // the last grant.
         let last_grant: Option<i64> =
             connection.query_row("SELECT max(acquired_at_ms) FROM locks", [], |row| row.get(0))?;
         let wall = signed(Timestamp::now().as_micros());
@@ -55,7 +57,8 @@ fn since_boot_us() -> i64 {
     time.tv_sec * 1_000_000 + time.tv_nsec / 1000 - NAMESPACE_US.get_or_init(time_namespace_us)
 }
 
-/// By how much this process's time namespace is ahead of the host, in microseconds: a line `monotonic SECONDS NANOSECONDS`.
+/// By how much this process's time namespace is ahead of the host, in microseconds: a line
+/// `monotonic SECONDS NANOSECONDS`.
 #[cfg(target_os = "linux")]
 fn time_namespace_us() -> i64 {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();

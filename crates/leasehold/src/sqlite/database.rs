@@ -16,7 +16,8 @@ use crate::{Error, ErrorCode, Timestamp};
 const SCHEMA_VERSION: i64 = 1;
 /// Marks the file as ours: "leas" as a number.
 const APPLICATION_ID: i64 = 0x6c65_6173;
-/// The first version whose write-ahead log is free of a bug that could lose a committed transaction.
+/// The first version whose write-ahead log is free of a bug that could lose a committed
+/// transaction.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// How long a look at the file is good for.
@@ -61,8 +62,9 @@ impl Database {
         self.clock.now()
     }
 
-    /// Fails if the file was deleted or replaced. It would be written to all the same, out of everybody else's sight. Looks
-    /// again only after a few milliseconds: people do not delete files faster, and looking takes as long as a statement.
+    /// Fails if the file was deleted or replaced. It would be written to all the same, out of
+    /// everybody else's sight. Looks again only after a few milliseconds: people do not delete
+    /// files faster, and looking takes as long as a statement.
     pub(super) fn check_identity(&self) -> Result<(), Error> {
         if self.seen.get().elapsed() < LOOK_AGAIN {
             return Ok(());
@@ -95,8 +97,9 @@ fn gone() -> Error {
         .with_hint("locks in the old file are lost; restart the programs that use it")
 }
 
-/// Finds out whether the file may be written, which SQLite would not tell from other troubles. A new file is made for its
-/// owner alone: who can read it learns lock ids, and with them can end locks.
+/// Finds out whether the file may be written, which SQLite would not tell from other troubles. A
+/// new file is made for its owner alone: who can read it learns lock ids, and with them can end
+/// locks.
 fn check_access(path: &Path, create: bool) -> Result<(), Error> {
     match OpenOptions::new().read(true).write(true).create(create).mode(0o600).open(path) {
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
@@ -127,14 +130,14 @@ fn check_directory(path: &Path) -> Result<(), Error> {
     if path.is_dir() {
         return Err(Error::new(ErrorCode::InvalidArgument, "the database file is a directory"));
     }
-    if super::doctor::on_network(directory) {
+    if super::examine::on_network(directory) {
         tracing::warn!("the database file is on a network file system, where SQLite's locks are not reliable");
     }
     Ok(())
 }
 
-/// SQLite does not wait for others while it changes the journal of a new file, so processes that start together have to
-/// try again.
+/// SQLite does not wait for others while it changes the journal of a new file, so processes that
+/// start together have to try again.
 fn prepare_patiently(connection: &mut Connection, options: &SqliteOptions) -> Result<HostClock, Error> {
     let mut tries = 0;
     loop {
@@ -192,8 +195,8 @@ fn migrate(connection: &mut Connection) -> Result<HostClock, Error> {
     Ok(clock)
 }
 
-/// Transactions of other processes take microseconds, so the first looks are close together. Gives up after some five
-/// seconds.
+/// Transactions of other processes take microseconds, so the first looks are close together. Gives
+/// up after some five seconds.
 fn wait_for_others(looks: i32) -> bool {
     let pause = if looks < 20 { Duration::from_micros(50) } else { Duration::from_millis(1) };
     std::thread::sleep(pause);

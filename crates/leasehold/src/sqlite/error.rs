@@ -1,24 +1,21 @@
 use rusqlite::ffi;
 
+use crate::remote::driver_error::{Done, describe};
 use crate::{Error, ErrorCode};
 
 /// SQLite's result codes as ours, in one total table.
 pub(super) fn translate(source: rusqlite::Error) -> Error {
     let (code, message, hint) = match &source {
-        rusqlite::Error::SqliteFailure(failure, _) => describe(failure.code),
+        rusqlite::Error::SqliteFailure(failure, _) => meaning(failure.code),
         // A column that does not hold what we put there.
         _ => (ErrorCode::Internal, "the database does not contain what it should", Some(CHECK)),
     };
-    let mut error = Error::new(code, message).with_source(source);
-    if let Some(hint) = hint {
-        error = error.with_hint(hint);
-    }
-    error
+    describe((code, message, hint, Done::No), source, false)
 }
 
 const CHECK: &str = "check it with `PRAGMA integrity_check`, and restore it from a backup if that fails";
 
-fn describe(code: ffi::ErrorCode) -> (ErrorCode, &'static str, Option<&'static str>) {
+fn meaning(code: ffi::ErrorCode) -> (ErrorCode, &'static str, Option<&'static str>) {
     use ffi::ErrorCode as Sqlite;
     match code {
         Sqlite::DatabaseBusy | Sqlite::DatabaseLocked | Sqlite::FileLockingProtocolFailed => (

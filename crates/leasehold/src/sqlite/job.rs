@@ -1,10 +1,8 @@
 use tokio::sync::oneshot;
 
 use super::operations::Operations;
-use crate::{
-    Acquire, AcquireRequest, Check, Error, Extend, ForceRelease, Key, ListPage, ListRequest, LockId, Operation, Record,
-    Release, Ttl,
-};
+use crate::backend::{Acquire, AcquireRequest, Extend, ForceRelease, ListPage, Record, Release};
+use crate::{Check, Error, Key, ListRequest, LockId, Operation, Ttl};
 
 /// An operation on its way to the thread that owns the database.
 pub(super) struct Job {

@@ -3,11 +3,13 @@
 mod bus;
 mod clock;
 mod database;
-mod doctor;
+mod driver;
 mod error;
+mod examine;
 mod job;
 mod open;
 mod operations;
+mod push;
 mod url;
 mod worker;
 
@@ -15,55 +17,61 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use self::bus::{Ear, TAKEN, freed_topic};
 use self::database::Database;
 use self::job::{Answer, Job, Op};
+use self::push::SocketConnection;
 use crate::backend::{
     Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
     Release, Subscription, TimeAuthority, Topic,
 };
-use crate::sync::lock;
+use crate::remote::listener::Listener;
+use crate::remote::notification::{TAKEN_TOPIC, freed_topic};
+use crate::remote::per_runtime::PerRuntime;
 use crate::{Check, Error, ErrorCode, Key, LockId, Ttl};
+
+pub(crate) use driver::Driver;
 
 /// The longest a caller looks for its answer before it sleeps: a few transactions.
 const LOOK_FOR_ANSWER: Duration = Duration::from_micros(60);
 
-/// A reader of taken locks that falls this far behind is told that it missed some.
-const TAKEN_BACKLOG: usize = 1024;
-
 /// Locks in a SQLite file, for all the processes of one host. No server is needed.
 ///
-/// The file must be on a local file system; it and its directory must be writable. All processes must run on the same
-/// kernel: time is counted on its monotonic clock, so that setting the wall clock does not matter. Each handle has a
-/// thread of its own for the database; operations that meet there are carried out in one transaction.
+/// The file must be on a local file system; it and its directory must be writable. All processes
+/// must run on the same kernel: time is counted on its monotonic clock, so that setting the wall
+/// clock does not matter. Each handle has a thread of its own for the database; operations that
+/// meet there are carried out in one transaction.
 ///
 /// A file that is deleted or replaced while it is in use fails every operation from then on.
 ///
 /// ```
-/// use leasehold::{Locks, Sqlite};
+/// use leasehold::sqlite::Sqlite;
+/// use leasehold::Locks;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// # let directory = tempfile::tempdir().expect("a directory");
 /// # let path = directory.path().join("locks.db");
 /// let locks = Locks::new(Sqlite::open(&path).await?);
-/// locks.lock("nightly-report").run(|lease| async move { println!("fence {}", lease.fence()) }).await?;
+/// let report = locks.lock("nightly-report");
+/// report.run(|lease| async move { println!("fence {}", lease.fence()) }).await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
 pub struct Sqlite {
     handle: Arc<Handle>,
+    listeners: Arc<PerRuntime<Listener>>,
 }
 
 /// How a database file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SqliteOptions {
     /// Whether to make the file if it is not there. It is by default.
     pub create: bool,
@@ -73,9 +81,10 @@ pub struct SqliteOptions {
 
 /// How much survives a power cut. A crash of a process loses nothing either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Synchronous {
-    /// The last transactions may be lost, which does no harm: every holder lived on the machine that lost power, and fences
-    /// never fall below the clock.
+    /// The last transactions may be lost, which does no harm: every holder lived on the machine
+    /// that lost power, and fences never fall below the clock.
     #[default]
     Normal,
     /// Nothing is lost, and every transaction waits for the disk.
@@ -88,12 +97,27 @@ impl Default for SqliteOptions {
     }
 }
 
+impl SqliteOptions {
+    /// Whether to make the file if it is not there.
+    #[must_use]
+    pub fn with_create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// How much survives a power cut.
+    #[must_use]
+    pub fn with_synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+}
+
 struct Handle {
     path: PathBuf,
     jobs: Sender<Job>,
     /// How many calls wait for an answer.
     calls: AtomicUsize,
-    ear: Mutex<Option<Arc<Ear>>>,
 }
 
 impl Sqlite {
@@ -103,9 +127,10 @@ impl Sqlite {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the directory does not exist, the file is not a database, or
-    /// belongs to another program or a newer version of this one; [`AuthFailed`](ErrorCode::AuthFailed) if it may not be
-    /// written; [`Internal`](ErrorCode::Internal) if it is corrupt;
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the directory does not exist, the file is
+    /// not a database, or belongs to another program or a newer version of this one;
+    /// [`AuthFailed`](ErrorCode::AuthFailed) if it may not be written;
+    /// [`Internal`](ErrorCode::Internal) if it is corrupt;
     /// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) if the disk fails or is full.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_with(path, SqliteOptions::default()).await
@@ -128,14 +153,16 @@ impl Sqlite {
         };
         let (jobs, opened) = worker::start(open)?;
         opened.await.unwrap_or_else(|_| Err(stopped()))?;
-        Ok(Self { handle: Arc::new(Handle { path, jobs, calls: AtomicUsize::new(0), ear: Mutex::default() }) })
+        let handle = Arc::new(Handle { path, jobs, calls: AtomicUsize::new(0) });
+        Ok(Self { handle, listeners: Arc::new(PerRuntime::new()) })
     }
 
-    /// Waits until every database that was opened in this process is closed, which happens a moment after its last handle
-    /// was dropped; tells whether that came about in time. It blocks the thread: for the end of a program, which otherwise
-    /// leaves the log beside the file for the next one to clear up.
-    pub fn wait_until_closed(patience: Duration) -> bool {
-        open::OPEN.wait_until_closed(patience)
+    /// Waits until every database that was opened in this process is closed, which happens a moment
+    /// after its last handle was dropped; tells whether that came about in time. It blocks the
+    /// thread: for the end of a program, which otherwise leaves the log beside the file for the
+    /// next one to clear up.
+    pub fn wait_until_closed(timeout: Duration) -> bool {
+        open::OPEN.wait_until_closed(timeout)
     }
 
     /// Looks for whatever could break locks or fences in this store.
@@ -153,15 +180,7 @@ impl Sqlite {
     }
 
     async fn call(&self, op: Op) -> Result<Answer, Error> {
-        let (reply, mut answer) = oneshot::channel();
-        let calling = Calling::new(&self.handle.calls);
-        self.handle.jobs.send(Job { op, reply: Some(reply) }).map_err(|_| stopped())?;
-        if calling.alone
-            && let Some(answer) = look_for(&mut answer)
-        {
-            return answer;
-        }
-        answer.await.unwrap_or_else(|_| Err(stopped()))
+        self.handle.call(op).await
     }
 
     async fn find(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
@@ -195,8 +214,9 @@ impl Drop for Calling<'_> {
     }
 }
 
-/// Looks for the answer for as long as a transaction takes. Going to sleep and being woken takes several times longer, and
-/// this blocks the caller's thread no longer than a transaction of its own would.
+/// Looks for the answer for as long as a transaction takes. Going to sleep and being woken takes
+/// several times longer, and this blocks the caller's thread no longer than a transaction of its
+/// own would.
 fn look_for(answer: &mut oneshot::Receiver<Result<Answer, Error>>) -> Option<Result<Answer, Error>> {
     static SPARE_CORES: OnceLock<bool> = OnceLock::new();
     if !SPARE_CORES.get_or_init(|| std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)) {
@@ -219,12 +239,16 @@ fn stopped() -> Error {
 }
 
 impl Handle {
-    fn ear(&self) -> Result<Arc<Ear>, Error> {
-        let mut ear = lock(&self.ear);
-        match &*ear {
-            Some(ear) => Ok(ear.clone()),
-            None => Ok(ear.insert(Arc::new(Ear::open()?)).clone()),
+    async fn call(&self, op: Op) -> Result<Answer, Error> {
+        let (reply, mut answer) = oneshot::channel();
+        let calling = Calling::new(&self.calls);
+        self.jobs.send(Job { op, reply: Some(reply) }).map_err(|_| stopped())?;
+        if calling.alone
+            && let Some(answer) = look_for(&mut answer)
+        {
+            return answer;
         }
+        answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
     /// Sends a job whose answer nobody waits for.
@@ -272,34 +296,13 @@ impl Backend for Sqlite {
     }
 
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
-        let (topic, backlog) = match topic {
-            // One unread event says all there is to say: look again.
-            Topic::Freed(key) => (freed_topic(key), 1),
-            Topic::Taken => (TAKEN.to_owned(), TAKEN_BACKLOG),
+        let name = match topic {
+            Topic::Freed(key) => freed_topic(key.as_str()),
+            Topic::Taken => TAKEN_TOPIC.to_owned(),
         };
-        let ear = self.handle.ear()?;
-        let (publisher, subscription) = Subscription::channel(backlog, {
-            let (handle, ear, topic) = (self.handle.clone(), ear.clone(), topic.clone());
-            move || {
-                let mut subscribers = lock(&ear.subscribers);
-                let Some(readers) = subscribers.get_mut(&topic) else { return };
-                readers.retain(|reader| !reader.is_closed());
-                if readers.is_empty() {
-                    subscribers.remove(&topic);
-                    // Sent while the subscribers are locked, so that it cannot overtake a new listener's job.
-                    handle.send(Op::Unlisten { topic: topic.clone(), address: ear.address.clone() });
-                }
-            }
-        });
-        let (reply, listening) = oneshot::channel();
-        {
-            let mut subscribers = lock(&ear.subscribers);
-            subscribers.entry(topic.clone()).or_default().push(publisher);
-            let op = Op::Listen { topic, address: ear.address.clone() };
-            self.handle.jobs.send(Job { op, reply: Some(reply) }).map_err(|_| stopped())?;
-        }
-        listening.await.unwrap_or_else(|_| Err(stopped()))?;
-        Ok(subscription)
+        let server = || Arc::new(self.handle.clone());
+        let listener = self.listeners.get(|| Ok(Listener::start::<SocketConnection>(server())))?;
+        listener.subscribe(name, topic.backlog(), self.capabilities().call_timeout).await
     }
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
@@ -309,13 +312,8 @@ impl Backend for Sqlite {
         }
     }
 
-    /// The database has a thread of its own, which no runtime can keep from working: the same handle will do.
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        Ok(Arc::new(self.clone()))
-    }
-
     fn capabilities(&self) -> Capabilities {
-        Capabilities { time_authority: TimeAuthority::Store, wake_ups: true, clock_floored_fences: true }
+        Capabilities::new(TimeAuthority::Store).with_wake_ups(true).with_clock_floored_fences(true)
     }
 }
 

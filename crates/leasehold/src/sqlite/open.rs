@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use crate::sync::lock;
 
-/// The databases that are open in this process. A thread owns each of them and closes it when its last handle is gone, a
-/// moment after that; until then its log lies beside the file.
+/// The databases that are open in this process. A thread owns each of them and closes it when its
+/// last handle is gone, a moment after that; until then its log lies beside the file.
 pub(super) static OPEN: OpenDatabases = OpenDatabases { count: Mutex::new(0), closed: Condvar::new() };
 
 pub(super) struct OpenDatabases {
@@ -22,8 +22,8 @@ impl OpenDatabases {
     }
 
     /// Waits until none is open. Tells whether that came about in time.
-    pub(super) fn wait_until_closed(&self, patience: Duration) -> bool {
-        let waited = self.closed.wait_timeout_while(lock(&self.count), patience, |open| *open > 0);
+    pub(super) fn wait_until_closed(&self, timeout: Duration) -> bool {
+        let waited = self.closed.wait_timeout_while(lock(&self.count), timeout, |open| *open > 0);
         let (open, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *open == 0
     }

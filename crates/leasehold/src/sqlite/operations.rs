@@ -2,23 +2,28 @@ use rusqlite::{CachedStatement, OptionalExtension, Row, params};
 
 use super::database::Database;
 use super::error::{is_unique_violation, translate};
-use crate::{
-    Absence, Acquire, AcquireRequest, Error, Extend, Fence, ForceRelease, Holder, Key, ListPage, ListRequest, LockId,
-    Loss, Metadata, Record, Release, TIME_TOLERANCE, Timestamp, Ttl,
-};
+use crate::backend::{Absence, Acquire, AcquireRequest, Extend, ForceRelease, ListPage, Record, Release};
+use crate::{Error, Fence, Holder, Key, ListRequest, LockId, Loss, Metadata, Timestamp, Ttl};
 
-/// What an operation wants to be told to others once its transaction is committed.
+/// What an operation wants to tell others once its transaction is committed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum Message {
     Freed(Key),
-    Taken(LockId, Loss),
+    Taken(TakenLock, Loss),
+}
+
+/// A lock that was taken from its holder, by what everybody may know of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TakenLock {
+    pub(super) key: Key,
+    pub(super) fence: Fence,
 }
 
 /// The operations of a store within a transaction that somebody else began and will commit.
 pub(super) struct Operations<'a> {
     pub(super) database: &'a Database,
     pub(super) now: Timestamp,
-    pub(super) news: &'a mut Vec<News>,
+    pub(super) messages: &'a mut Vec<Message>,
     /// Whether there are listeners, once that has been looked up.
     pub(super) listeners: Option<bool>,
 }
@@ -41,7 +46,7 @@ impl Operations<'_> {
             if !request.steal.allows(&request.holder, record.holder.as_ref(), record.acquired_at, self.now) {
                 return Ok(Acquire::Held(record.contention(self.now)));
             }
-            stolen = Some(record.lock_id);
+            stolen = Some(TakenLock { key: record.key, fence: record.fence });
         }
         let record = Record {
             key: request.key.clone(),
@@ -53,7 +58,7 @@ impl Operations<'_> {
             metadata: request.metadata.clone(),
         };
         self.grant(&record)?;
-        self.news.extend(stolen.map(|victim| News::Taken(victim, Loss::Stolen)));
+        self.messages.extend(stolen.map(|victim| Message::Taken(victim, Loss::Stolen)));
         Ok(Acquire::Granted(record.grant()))
     }
 
@@ -85,7 +90,7 @@ impl Operations<'_> {
         if released == 0 {
             return Ok(Release::Absent(self.absence(id)?));
         }
-        self.news.extend(key.map(News::Freed));
+        self.messages.extend(key.map(Message::Freed));
         Ok(Release::Released)
     }
 
@@ -95,7 +100,8 @@ impl Operations<'_> {
         key.as_deref().map(Key::new).transpose()
     }
 
-    /// Whether anybody at all wants to hear of anything. Looked up once for all the operations of a transaction.
+    /// Whether anybody at all wants to hear of anything. Looked up once for all the operations of a
+    /// transaction.
     fn has_listeners(&mut self) -> Result<bool, Error> {
         if let Some(known) = self.listeners {
             return Ok(known);
@@ -124,8 +130,9 @@ impl Operations<'_> {
             return Ok(ForceRelease::Absent);
         };
         self.prepare(include_str!("force_release.sql"))?.execute([key.as_str()]).map_err(translate)?;
-        self.news.push(News::Freed(key.clone()));
-        self.news.push(News::Taken(record.lock_id, Loss::ForceReleased));
+        self.messages.push(Message::Freed(key.clone()));
+        let lock = TakenLock { key: record.key.clone(), fence: record.fence };
+        self.messages.push(Message::Taken(lock, Loss::ForceReleased));
         Ok(ForceRelease::Released(record))
     }
 
@@ -182,10 +189,9 @@ impl Operations<'_> {
         found?.record.filter(|record| record.expires_at.is_live(self.now))
     }
 
-    /// A lock that expires at this time or before is dead: rule 1, solved for the expiry.
+    /// A lock that expires at this time or before is dead.
     fn dead_at(&self) -> i64 {
-        let tolerance = u64::try_from(TIME_TOLERANCE.as_millis()).unwrap_or(u64::MAX);
-        column(self.now.as_millis().saturating_sub(tolerance))
+        column(self.now.latest_dead().as_millis())
     }
 
     fn prepare(&self, sql: &'static str) -> Result<CachedStatement<'_>, Error> {
@@ -194,7 +200,7 @@ impl Operations<'_> {
 }
 
 /// SQLite's integers are signed. Ours stay far below the limit.
-fn column(value: u64) -> i64 {
+pub(super) fn column(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 

@@ -1,42 +1,43 @@
 use super::{Sqlite, SqliteOptions, Synchronous};
 use crate::Error;
+use crate::url_option::{UrlOption, UrlReader};
 
 impl Sqlite {
-    /// Opens what follows `sqlite:` in a URL: a path, absolute or relative, with or without the two slashes of an empty
-    /// host, and options after a question mark.
+    /// Opens what follows `sqlite:` in a URL: a path, absolute or relative, with or without the two
+    /// slashes of an empty host, and options after a question mark.
     pub(crate) async fn open_url(rest: &str) -> Result<Self, Error> {
         let (path, options) = parse(rest)?;
         Self::open_with(path, options).await
     }
 }
 
+/// What our errors say of URLs.
+const READER: UrlReader = UrlReader { scheme: "sqlite" };
+
+const KNOWN: &str = "synchronous=full, synchronous=normal, create=false, create=true";
+
 fn parse(rest: &str) -> Result<(&str, SqliteOptions), Error> {
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (path, given) = READER.split(rest)?;
     let path = match path.strip_prefix("//") {
         Some(path) if path.starts_with('/') => path,
-        Some(_) => return Err(Error::invalid("a sqlite: URL names a file, not a host").with_hint(EXAMPLE)),
+        Some(_) => return Err(READER.unusable("names a host, where a file should be")),
         None => path,
     };
     if path.is_empty() {
-        return Err(Error::invalid("the sqlite: URL names no file").with_hint(EXAMPLE));
+        return Err(READER.unusable("names no file"));
     }
     let mut options = SqliteOptions::default();
-    for option in query.split('&').filter(|option| !option.is_empty()) {
-        match option {
-            "synchronous=full" => options.synchronous = Synchronous::Full,
-            "synchronous=normal" => options.synchronous = Synchronous::Normal,
-            "create=false" => options.create = false,
-            "create=true" => options.create = true,
-            _ => {
-                return Err(Error::invalid("the sqlite: URL has an option this build does not know")
-                    .with_hint("the known ones are: synchronous=full, synchronous=normal, create=false, create=true"));
-            }
+    for UrlOption { name, value, .. } in &given {
+        match (*name, value.as_str()) {
+            ("synchronous", "full") => options.synchronous = Synchronous::Full,
+            ("synchronous", "normal") => options.synchronous = Synchronous::Normal,
+            ("create", "false") => options.create = false,
+            ("create", "true") => options.create = true,
+            _ => return Err(READER.unknown_option(KNOWN)),
         }
     }
     Ok((path, options))
 }
-
-const EXAMPLE: &str = "for example sqlite:/var/lib/leasehold/locks.db, or sqlite:locks.db for a file in this directory";
 
 #[cfg(test)]
 mod tests {

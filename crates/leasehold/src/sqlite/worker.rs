@@ -5,27 +5,27 @@ use std::time::{Duration, Instant};
 use rusqlite::params;
 use tokio::sync::oneshot;
 
-use super::bus::{Mail, Postman};
+use super::bus::{Datagram, DatagramSender};
 use super::database::Database;
 use super::error::{is_full, translate};
 use super::job::{Answer, Job};
 use super::open::OPEN;
-use super::operations::{News, Operations};
-use crate::timestamp::SWEEP_AFTER;
-use crate::{Error, ErrorCode, TIME_TOLERANCE};
+use super::operations::{Message, Operations, column};
+use crate::{Error, ErrorCode};
 
 /// The most operations in one transaction, so that none waits long for its answer.
 const MOST_TOGETHER: usize = 256;
 /// How often dead records and listeners are cleared away.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
-/// How long the thread looks for work before it goes to sleep: waking it costs more than a transaction.
+/// How long the thread looks for work before it goes to sleep: waking it costs more than a
+/// transaction.
 const LOOK_FOR_WORK: Duration = Duration::from_micros(40);
 
-/// The way to send work, and the news of how the opening went.
+/// The way to send work, and how the opening went.
 type Started = (Sender<Job>, oneshot::Receiver<Result<(), Error>>);
 
-/// Starts the thread that owns the database and returns the way to send it work. It ends when all senders are gone and
-/// everything that was sent is done.
+/// Starts the thread that owns the database and returns the way to send it work. It ends when all
+/// senders are gone and everything that was sent is done.
 pub(super) fn start(make: impl FnOnce() -> Result<Database, Error> + Send + 'static) -> Result<Started, Error> {
     let (jobs, received) = channel();
     let (opened, outcome) = oneshot::channel();
@@ -33,7 +33,7 @@ pub(super) fn start(make: impl FnOnce() -> Result<Database, Error> + Send + 'sta
     let run = move || match make() {
         Ok(database) => {
             let _ = opened.send(Ok(()));
-            Worker { database, postman: Postman::new(), swept: Instant::now() }.run(&received);
+            Worker { database, sender: DatagramSender::new(), swept: Instant::now() }.run(&received);
             drop(counted);
         }
         Err(error) => {
@@ -51,7 +51,7 @@ pub(super) fn start(make: impl FnOnce() -> Result<Database, Error> + Send + 'sta
 
 struct Worker {
     database: Database,
-    postman: Postman,
+    sender: DatagramSender,
     swept: Instant,
 }
 
@@ -63,15 +63,21 @@ enum Failed {
     AsAWhole(Error),
 }
 
-/// What a transaction came to: an answer for each operation, and the mail to send.
-type Committed = (Vec<Result<Answer, Error>>, Vec<Mail>);
+/// What a transaction came to.
+struct Committed {
+    /// One for each operation.
+    answers: Vec<Result<Answer, Error>>,
+    /// What others are to hear.
+    datagrams: Vec<Datagram>,
+}
 
 impl Worker {
     fn run(mut self, jobs: &Receiver<Job>) {
         loop {
             match next(jobs) {
                 Ok(first) => {
-                    // Whatever came in while the last transaction ran is done in this one, in order.
+                    // Whatever came in while the last transaction ran is done in this one, in
+                    // order.
                     let mut batch = vec![first];
                     batch.extend(jobs.try_iter().take(MOST_TOGETHER - 1));
                     self.carry_out(batch);
@@ -101,26 +107,21 @@ impl Worker {
             outcome => outcome,
         };
         match outcome {
-            Ok((answers, mail)) => {
-                // First the mail: a process may end as soon as it has its answer.
-                self.deliver(&mail);
+            Ok(Committed { answers, datagrams }) => {
+                // First the datagrams: a process may end as soon as it has its answer.
+                self.deliver(&datagrams);
                 for (job, answer) in batch.into_iter().zip(answers) {
                     job.answer(answer);
                 }
             }
             Err(Failed::InOperation(error) | Failed::AsAWhole(error)) => {
-                let mut jobs = batch.into_iter();
-                let first = jobs.next();
-                jobs.for_each(|job| job.answer(Err(error.duplicate())));
-                if let Some(job) = first {
-                    job.answer(Err(error));
-                }
+                batch.into_iter().for_each(|job| job.answer(Err(error.clone())));
             }
         }
     }
 
-    /// Carries out the operations in one transaction. Fails as a whole if one of them fails for a reason other than its
-    /// own request.
+    /// Carries out the operations in one transaction. Fails as a whole if one of them fails for a
+    /// reason other than its own request.
     fn transact(&mut self, batch: &[Job]) -> Result<Committed, Failed> {
         self.database.check_identity().map_err(Failed::AsAWhole)?;
         let reads_only = batch.iter().all(|job| job.op.only_reads());
@@ -136,10 +137,10 @@ impl Worker {
     }
 
     fn operate(&mut self, batch: &[Job]) -> Result<Committed, Error> {
-        let mut news = Vec::new();
+        let mut messages = Vec::new();
         // Read only now: waiting for the write lock takes time.
         let now = self.database.now();
-        let mut operations = Operations { database: &self.database, now, news: &mut news, listeners: None };
+        let mut operations = Operations { database: &self.database, now, messages: &mut messages, listeners: None };
         let mut answers = Vec::with_capacity(batch.len());
         for job in batch {
             let answer = job.op.run(&mut operations);
@@ -148,22 +149,22 @@ impl Worker {
                 answer => answers.push(answer),
             }
         }
-        let mail = self.address(&news)?;
-        Ok((answers, mail))
+        let datagrams = self.address(&messages)?;
+        Ok(Committed { answers, datagrams })
     }
 
-    /// Finds out who is to hear the news.
-    fn address(&self, news: &[News]) -> Result<Vec<Mail>, Error> {
-        let mut mail = Vec::new();
-        for news in news {
+    /// Finds out who is to hear the messages.
+    fn address(&self, messages: &[Message]) -> Result<Vec<Datagram>, Error> {
+        let mut datagrams = Vec::new();
+        for message in messages {
             let sql = "SELECT address FROM listeners WHERE topic = ?1";
             let mut statement = self.database.connection.prepare_cached(sql).map_err(translate)?;
-            let addresses = statement.query_map([news.topic()], |row| row.get(0)).map_err(translate)?;
+            let addresses = statement.query_map([message.topic()], |row| row.get(0)).map_err(translate)?;
             for address in addresses {
-                mail.push(Mail { address: address.map_err(translate)?, text: news.text() });
+                datagrams.push(Datagram { address: address.map_err(translate)?, text: message.encode() });
             }
         }
-        Ok(mail)
+        Ok(datagrams)
     }
 
     fn commit(&self) -> Result<(), Error> {
@@ -174,8 +175,8 @@ impl Worker {
         })
     }
 
-    fn deliver(&self, mail: &[Mail]) {
-        let dead = self.postman.deliver(mail);
+    fn deliver(&self, datagrams: &[Datagram]) {
+        let dead = self.sender.send(datagrams);
         if !dead.is_empty()
             && let Err(error) = self.forget(&dead)
         {
@@ -202,20 +203,15 @@ impl Worker {
 
     fn sweep(&mut self) -> Result<(), Error> {
         self.database.check_identity()?;
-        let dead_since = self
-            .database
-            .now()
-            .as_millis()
-            .saturating_sub(u64::try_from((TIME_TOLERANCE + SWEEP_AFTER).as_millis()).unwrap_or(u64::MAX));
         let connection = &self.database.connection;
-        let dead_since = i64::try_from(dead_since).unwrap_or(i64::MAX);
-        connection.execute(include_str!("sweep.sql"), params![dead_since]).map_err(translate)?;
+        let swept = column(self.database.now().latest_swept().as_millis());
+        connection.execute(include_str!("sweep.sql"), params![swept]).map_err(translate)?;
         let addresses: Vec<String> = connection
             .prepare("SELECT DISTINCT address FROM listeners ORDER BY random() LIMIT 200")
             .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
             .map_err(translate)?;
-        let knocks: Vec<Mail> = addresses.into_iter().map(Mail::knock).collect();
-        self.deliver(&knocks);
+        let probes: Vec<Datagram> = addresses.into_iter().map(Datagram::probe).collect();
+        self.deliver(&probes);
         Ok(())
     }
 
@@ -231,13 +227,14 @@ impl Worker {
     }
 }
 
-/// Whether an operation failed because of what it asked for, which leaves the transaction as it was. SQLite's own errors know
-/// of no operation.
+/// Whether an operation failed because of what it asked for, which leaves the transaction as it
+/// was. SQLite's own errors know of no operation.
 fn is_of_the_request(error: &Error) -> bool {
     error.code() == ErrorCode::InvalidArgument && error.operation().is_some()
 }
 
-/// The next job. Work that follows on an answer comes within microseconds, so it is looked for before going to sleep.
+/// The next job. Work that follows on an answer comes within microseconds, so it is looked for
+/// before going to sleep.
 fn next(jobs: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
     let looking = Instant::now();
     while looking.elapsed() < LOOK_FOR_WORK {

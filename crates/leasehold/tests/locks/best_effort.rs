@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, Operation};
+use leasehold::testing::Fault;
+use leasehold::{ErrorCode, Operation};
 
 use crate::support::{TTL, World};
 

@@ -1,12 +1,16 @@
 //! Cancelled and ambiguous acquires leave no orphans.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, FaultLayer, Locks, Memory, Operation, Owner};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer};
+use leasehold::{ErrorCode, Locks, Operation, Owner};
+use test_support::eventually;
 
-use crate::support::{LandsLate, TTL, World, eventually, poll_then_drop};
+use crate::support::{LandsLate, TTL, World, poll_then_drop};
 
-/// The places at which a call can be cut: before and after the store did it, and while it waits for its turn.
+/// The places at which a call can be cut: before and after the store did it, and while it waits for
+/// its turn.
 const STALLS: [Option<Fault>; 4] = [
     None,
     Some(Fault::DelayBefore(Duration::from_millis(2))),
@@ -19,7 +23,7 @@ async fn an_acquire_dropped_at_any_await_point_leaves_no_orphan() {
     for stall in STALLS {
         for polls in 0..12 {
             let world = World::new();
-            let locks = world.builder().operation_timeout(Duration::from_secs(1)).build();
+            let locks = world.builder().call_timeout(Duration::from_secs(1)).build();
             if let Some(stall) = stall {
                 world.faults.always(Operation::Acquire, stall);
                 world.faults.always(Operation::Subscribe, stall);
@@ -37,7 +41,7 @@ async fn a_waiting_acquire_dropped_at_any_await_point_leaves_no_orphan_and_block
     for stall in STALLS {
         for polls in 0..16 {
             let world = World::new();
-            let locks = world.builder().operation_timeout(Duration::from_secs(1)).build();
+            let locks = world.builder().call_timeout(Duration::from_secs(1)).build();
             let held = world.rival().lock("k").acquire().await.unwrap();
             if let Some(stall) = stall {
                 world.faults.always(Operation::Acquire, stall);
@@ -143,11 +147,7 @@ async fn a_cancelled_acquire_with_an_owner_leaves_no_orphan() {
 
 /// Waits, without a runtime, until nothing is kept.
 fn emptied(store: &Memory) {
-    let started = Instant::now();
-    while !store.is_empty() {
-        assert!(started.elapsed() < Duration::from_secs(20), "the lock was left behind");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    test_servers::eventually("the lock is given back", || store.is_empty());
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn an_acquire_given_up_on_a_runtime_that_stands_still_afterwards_is_undone() {
     for stall in [Fault::DelayAfter(Duration::from_millis(100)), Fault::HangAfter] {
         let memory = Memory::new();
         let (store, faults) = FaultLayer::new(memory.clone());
-        let locks = Locks::builder(store).operation_timeout(Duration::from_millis(300)).build();
+        let locks = Locks::builder(store).call_timeout(Duration::from_millis(300)).build();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         faults.next(Operation::Acquire, stall);
         let given_up = runtime.block_on(async {
@@ -178,7 +178,7 @@ fn an_acquire_whose_runtime_goes_away_is_undone() {
     ] {
         let memory = Memory::new();
         let (store, faults) = FaultLayer::new(memory.clone());
-        let locks = Locks::builder(store).operation_timeout(Duration::from_millis(300)).build();
+        let locks = Locks::builder(store).call_timeout(Duration::from_millis(300)).build();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         faults.next(Operation::Acquire, stall);
         runtime.spawn({
@@ -194,8 +194,8 @@ fn an_acquire_whose_runtime_goes_away_is_undone() {
     }
 }
 
-/// Like a connection that many share: a request that was sent lands even if nobody waits for it any more. The first acquire
-/// takes its time.
+/// Like a connection that many share: a request that was sent lands even if nobody waits for it any
+/// more. The first acquire takes its time.
 fn lands_late(memory: &Memory) -> LandsLate {
     LandsLate { store: memory.clone(), first: true.into() }
 }
@@ -203,7 +203,7 @@ fn lands_late(memory: &Memory) -> LandsLate {
 #[tokio::test]
 async fn a_try_that_lands_after_it_was_given_up_is_released_again() {
     let memory = Memory::new();
-    let locks = Locks::builder(lands_late(&memory)).operation_timeout(Duration::from_millis(200)).build();
+    let locks = Locks::builder(lands_late(&memory)).call_timeout(Duration::from_millis(200)).build();
     let error = locks.lock("k").ttl(Duration::from_secs(600)).try_acquire().await.unwrap_err();
     assert!(error.outcome_unknown());
     eventually("it lands", async || memory.len() == 1).await;
@@ -213,11 +213,27 @@ async fn a_try_that_lands_after_it_was_given_up_is_released_again() {
 #[tokio::test]
 async fn a_first_try_that_lands_after_the_release_is_released_again() {
     let memory = Memory::new();
-    let locks = Locks::builder(lands_late(&memory)).operation_timeout(Duration::from_millis(200)).build();
+    let locks = Locks::builder(lands_late(&memory)).call_timeout(Duration::from_millis(200)).build();
     let guard = locks.lock("k").ttl(Duration::from_secs(600)).acquire().await.unwrap();
     guard.release().await.unwrap();
     eventually("it lands", async || memory.len() == 1).await;
     eventually("it is released again", async || memory.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_first_try_that_lands_after_the_guard_was_dropped_or_all_was_released_is_released_again() {
+    for release_all in [false, true] {
+        let memory = Memory::new();
+        let locks = Locks::builder(lands_late(&memory)).call_timeout(Duration::from_millis(200)).build();
+        let guard = locks.lock("k").ttl(Duration::from_secs(600)).acquire().await.unwrap();
+        if release_all {
+            assert_eq!(locks.release_all().await.unwrap(), 1);
+        }
+        drop(guard);
+        eventually("it was released", async || memory.is_empty()).await;
+        eventually("it lands", async || memory.len() == 1).await;
+        eventually("it is released again", async || memory.is_empty()).await;
+    }
 }
 
 #[tokio::test]

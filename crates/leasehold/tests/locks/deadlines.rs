@@ -3,9 +3,12 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use leasehold::{Backend, ErrorCode, Fault, LockState, Locks, Loss, Operation};
+use leasehold::backend::Backend;
+use leasehold::testing::Fault;
+use leasehold::{ErrorCode, LockState, Locks, Loss, Operation};
+use test_support::eventually;
 
-use crate::support::{TTL, World, eventually};
+use crate::support::{TTL, World};
 
 /// A handle for which `time` passes inside every call of `operation`.
 fn slow(world: &World, operation: Operation, time: Duration) -> Locks {
@@ -68,8 +71,8 @@ async fn a_try_that_certainly_failed_does_not_hide_that_an_earlier_one_may_have_
 async fn a_lost_try_that_lands_after_a_later_one_was_refused_counts_from_the_refusal() {
     let world = World::new();
     let held = world.rival().lock("k").acquire().await.unwrap().leak();
-    // The first try is lost on its way. When the second has been refused, the rival goes, the first lands after all, and
-    // ten seconds pass.
+    // The first try is lost on its way. When the second has been refused, the rival goes, the first
+    // lands after all, and ten seconds pass.
     world.faults.next(Operation::Acquire, Fault::LoseBefore(ErrorCode::NetworkTimeout));
     let (memory, clock) = (world.memory.clone(), world.clock.clone());
     let (refused, waiting) = tokio::sync::mpsc::unbounded_channel();

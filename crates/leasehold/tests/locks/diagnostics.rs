@@ -1,8 +1,9 @@
 //! Looking at locks.
 
 use leasehold::{ListRequest, Operation};
+use test_support::key;
 
-use crate::support::{World, key};
+use crate::support::World;
 
 #[tokio::test]
 async fn lookups_return_hashes_and_raw_values_only_when_asked_for() {
@@ -45,7 +46,7 @@ async fn a_listing_shows_keys_but_never_lock_ids() {
         guards.push(locks.lock(format!("job:{n:02}")).acquire().await.unwrap());
     }
     guards.push(locks.lock("other").acquire().await.unwrap());
-    let mut request = ListRequest::new("job:").limit(10);
+    let mut request = ListRequest::new("job:").with_page_size(10);
     let mut seen = Vec::new();
     loop {
         let page = locks.list(&request).await.unwrap();
@@ -54,7 +55,7 @@ async fn a_listing_shows_keys_but_never_lock_ids() {
         assert!(guards.iter().all(|guard| !shown.contains(guard.lock_id().expose())));
         seen.extend(page.locks.into_iter().map(|lock| lock.key.as_str().to_owned()));
         match page.next {
-            Some(next) => request = request.after(next),
+            Some(next) => request = request.with_cursor(next),
             None => break,
         }
     }

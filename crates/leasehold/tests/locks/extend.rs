@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, Memory, Operation, Ttl};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer};
+use leasehold::{ErrorCode, LockState, Locks, Loss, Operation, Ttl};
+use test_support::eventually;
 
-use crate::support::{TTL, World, eventually, poll_then_drop};
+use crate::support::{TTL, World, poll_then_drop};
 
 #[tokio::test]
 async fn extend_replaces_what_was_left_and_never_adds_to_it() {

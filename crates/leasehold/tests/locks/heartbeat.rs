@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, ManualClock, Memory, Operation, TIME_TOLERANCE};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer, ManualClock};
+use leasehold::{ErrorCode, LockState, Locks, Loss, Operation, TIME_TOLERANCE};
+use test_support::eventually;
 
-use crate::support::{TTL, World, eventually};
+use crate::support::{TTL, World};
 
 /// Moves time on in steps short enough for renewals to happen in between.
 async fn live_through(world: &World, time: Duration) {
@@ -101,7 +104,7 @@ async fn renewals_that_fail_to_the_end_lose_the_lock_at_the_deadline() {
 async fn a_store_that_never_answers_loses_the_lock_at_the_deadline() {
     let world = World::new();
     let guard = world.locks().lock("k").acquire().await.unwrap();
-    for operation in [Operation::Extend, Operation::Release, Operation::Fork] {
+    for operation in [Operation::Extend, Operation::Release] {
         world.faults.always(operation, Fault::HangBefore);
     }
     world.clock.advance(TTL);
@@ -220,16 +223,6 @@ async fn a_lock_with_heartbeat_is_lost_when_the_whole_process_slept_past_the_dea
     clock.advance(TTL * 10);
     assert_eq!(guard.state(), LockState::Lost, "at once, before the keeper has noticed");
     assert_eq!(guard.lost().await, Loss::Expired);
-}
-
-#[tokio::test]
-async fn heartbeats_use_a_connection_of_their_own() {
-    let world = World::new();
-    let guard = world.locks().lock("k").acquire().await.unwrap();
-    eventually("forked", async || world.faults.calls(Operation::Fork) == 1).await;
-    world.clock.advance(TTL / 2);
-    eventually("renewed", async || guard.remaining() == TTL).await;
-    assert_eq!(world.faults.calls(Operation::Fork), 1);
 }
 
 #[tokio::test]

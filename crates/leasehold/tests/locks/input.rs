@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, FaultLayer, Locks, Memory, Operation};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer};
+use leasehold::{ErrorCode, Locks, Operation};
 use serde_json::json;
 
 use crate::support::World;
@@ -96,7 +98,7 @@ fn only_the_stores_troubles_are_worth_a_retry() {
 #[tokio::test]
 async fn endless_timeouts_are_endless_and_not_a_panic() {
     let (store, faults) = FaultLayer::new(Memory::new());
-    let locks = Locks::builder(store).operation_timeout(Duration::MAX).release_timeout(Duration::MAX).build();
+    let locks = Locks::builder(store).call_timeout(Duration::MAX).release_timeout(Duration::MAX).build();
     faults.next(Operation::Acquire, Fault::DelayAfter(Duration::from_millis(5)));
     let guard = locks.lock("k").acquire().await.unwrap();
     assert_eq!(guard.ensure(Duration::MAX).await.unwrap_err().code(), ErrorCode::InvalidArgument);

@@ -3,13 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{
-    Backend, ErrorCode, EventResult, EventType, Fault, FaultLayer, LockEvent, LockId, Locks, ManualClock, Memory,
-    Operation, Reason, TIME_TOLERANCE, TelemetryLayer, Ttl,
-};
-use serde_json::json;
-
-use crate::support::key;
+use leasehold::layers::{EventResult, EventType, LockEvent, Reason, TelemetryLayer};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer, ManualClock};
+use leasehold::{ErrorCode, LockId, Locks, Operation, TIME_TOLERANCE, Ttl};
+use test_support::key;
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<LockEvent>>>);
@@ -133,27 +131,6 @@ async fn raw_identifiers_are_included_only_where_allowed() {
     assert_eq!(acquire_and_count(some, log).await, 1);
 }
 
-#[test]
-fn events_are_written_under_the_names_of_the_shared_format() {
-    let id: LockId = "AAAAAAAAAAAAAAAAAAAAAA".parse().unwrap();
-    let event = LockEvent {
-        event_type: EventType::IsLocked,
-        result: EventResult::Fail,
-        key_hash: Some(key("a").hash_id()),
-        lock_id_hash: None,
-        reason: Some(Reason::NotFound),
-        key: None,
-        lock_id: Some(id),
-    };
-    assert_eq!(
-        serde_json::to_value(&event).unwrap(),
-        json!({
-            "type": "isLocked", "result": "fail", "keyHash": "0000006100000123000002a7",
-            "reason": "not-found", "lockId": "AAAAAAAAAAAAAAAAAAAAAA",
-        })
-    );
-}
-
 #[tokio::test]
 async fn callbacks_that_panic_or_block_hurt_no_operation() {
     let (unblock, blocked) = std::sync::mpsc::channel::<()>();
@@ -184,14 +161,4 @@ async fn callbacks_that_panic_or_block_hurt_no_operation() {
     locks.lock("k").acquire().await.unwrap().release().await.unwrap();
     broken.flush();
     assert_eq!(broken.dropped(), 0);
-}
-
-#[tokio::test]
-async fn layers_pass_everything_on_to_forks() {
-    let log = Log::default();
-    let store = TelemetryLayer::new(Memory::new(), log.push());
-    let fork = store.fork().await.unwrap();
-    assert!(!fork.is_locked(&key("k")).await.unwrap());
-    assert_eq!(log.take(&store).len(), 1);
-    assert_eq!(fork.capabilities(), store.capabilities());
 }

@@ -14,6 +14,7 @@ mod layers;
 mod memory;
 mod reentrancy;
 mod run;
+mod runtimes;
 mod shutdown;
 mod steal;
 mod support;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold::{
-    Acquire, AcquireRequest, Backend, Event, Fence, LockId, Locks, ManualClock, Memory, TIME_TOLERANCE, Topic, Ttl,
-};
-
-use crate::support::{eventually, key};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Event, Topic};
+use leasehold::memory::Memory;
+use leasehold::testing::ManualClock;
+use leasehold::{Fence, LockId, Locks, TIME_TOLERANCE, Ttl};
+use test_support::{eventually, key};
 
 fn request(name: &str) -> AcquireRequest {
     AcquireRequest::new(key(name), LockId::random().unwrap(), Ttl::from_millis(100).unwrap())
@@ -15,7 +15,7 @@ fn request(name: &str) -> AcquireRequest {
 async fn fence(store: &Memory, request: &AcquireRequest) -> Fence {
     match store.acquire(request).await.unwrap() {
         Acquire::Granted(grant) => grant.fence,
-        Acquire::Held(_) => panic!("held"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -97,7 +97,7 @@ async fn a_slow_reader_of_taken_locks_is_told_that_it_missed_some() {
         match event {
             Event::Missed => missed = true,
             Event::Taken { .. } => events += 1,
-            Event::Freed => panic!("not subscribed to that"),
+            other => panic!("not subscribed to {other:?}"),
         }
     }
     assert!(missed && events >= 1000, "{events} events");
@@ -118,7 +118,7 @@ async fn users_can_jump_time_in_their_own_tests() {
 
 #[tokio::test]
 async fn an_extend_or_release_of_an_expired_lock_tells_it_from_an_unknown_one() {
-    use leasehold::{Absence, Extend, Release};
+    use leasehold::backend::{Absence, Extend, Release};
     let clock = ManualClock::new();
     let store = Memory::with_clock(&clock);
     let request = request("k");

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold::{Locks, Loss, Memory, Operation, Owner};
+use leasehold::memory::Memory;
+use leasehold::{Locks, Loss, Operation, Owner};
+use test_support::eventually;
 
-use crate::support::{TTL, World, eventually};
+use crate::support::{TTL, World};
 
 #[tokio::test]
 async fn without_an_owner_a_second_acquire_is_kept_out_even_in_the_same_task() {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::{CancellationToken, ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, Memory, Operation};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer};
+use leasehold::{CancellationToken, ErrorCode, LockState, Locks, Loss, Operation};
+use test_support::{eventually, key};
 
-use crate::support::{TTL, World, eventually, key};
+use crate::support::{TTL, World};
 
 #[tokio::test]
 async fn run_returns_what_the_work_returns_and_releases_the_lock() {
@@ -51,8 +54,8 @@ async fn cancelling_the_token_stops_the_work_and_releases_the_lock() {
 #[tokio::test]
 async fn a_release_that_fails_does_not_take_the_result_away() {
     let world = World::new();
-    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let locks = world.builder().on_release_error(move |failure| told.send(failure.error.code()).unwrap()).build();
+    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let locks = world.builder().on_release_error(move |failure| sender.send(failure.error.code()).unwrap()).build();
     world.faults.always(Operation::Release, Fault::FailBefore(ErrorCode::AuthFailed));
     assert_eq!(locks.lock("k").run(|_| async { 7 }).await.unwrap(), 7);
     assert_eq!(heard.recv().await.unwrap(), ErrorCode::AuthFailed);
@@ -67,7 +70,8 @@ async fn a_panic_in_the_work_releases_the_lock() {
     world.freed("k").await;
 }
 
-/// Runs work for ever under a short lease, and checks that it stops before a rival that waits can begin.
+/// Runs work for ever under a short lease, and checks that it stops before a rival that waits can
+/// begin.
 async fn stops_before_a_rival_begins(locks: Locks, memory: &Memory) {
     let running = tokio::spawn(async move {
         locks.lock("k").ttl(Duration::from_millis(300)).run(|_| std::future::pending::<()>()).await
@@ -82,7 +86,7 @@ async fn stops_before_a_rival_begins(locks: Locks, memory: &Memory) {
 
 #[tokio::test]
 async fn a_driver_that_panics_does_not_make_the_work_outlive_the_lease() {
-    for operation in [Operation::Extend, Operation::Fork, Operation::Subscribe] {
+    for operation in [Operation::Extend, Operation::Subscribe] {
         let memory = Memory::new();
         let (store, faults) = FaultLayer::new(memory.clone());
         faults.on_call(operation, || panic!("a bug in the driver"));

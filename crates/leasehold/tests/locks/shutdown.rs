@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, FaultLayer, Locks, Loss, Memory, Operation};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer};
+use leasehold::{ErrorCode, Locks, Loss, Operation};
+use test_support::{eventually, key};
 
-use crate::support::{World, eventually, key};
+use crate::support::World;
 
 #[tokio::test]
 async fn release_all_gives_back_every_lock_of_the_handle_and_no_other() {

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorCode, Fault, FaultLayer, LockState, Locks, Loss, Memory, Operation, Steal};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer};
+use leasehold::{ErrorCode, LockState, Locks, Loss, Operation, Steal};
+use test_support::{eventually, key};
 
-use crate::support::{TTL, World, eventually, key};
+use crate::support::{TTL, World};
 
 #[tokio::test]
 async fn a_restarted_worker_takes_back_the_lock_it_left_behind() {
     let world = World::new();
     let before = world.locks().lock("k").holder("w-1").acquire().await.unwrap().leak();
-    let steal = Steal::NEVER.from_same_holder();
+    let steal = Steal::NEVER.with_same_holder();
     let other = world.rival().lock("k").holder("w-2").steal(steal).try_acquire().await.unwrap();
     assert!(other.is_none(), "another holder may not");
     let guard = world.rival().lock("k").holder("w-1").steal(steal).try_acquire().await.unwrap().unwrap();
@@ -22,7 +25,7 @@ async fn a_restarted_worker_takes_back_the_lock_it_left_behind() {
 #[tokio::test]
 async fn a_lock_held_for_too_long_can_be_taken_and_not_before() {
     let world = World::new();
-    let steal = Steal::NEVER.held_longer_than(Duration::from_secs(10));
+    let steal = Steal::NEVER.with_held_longer_than(Duration::from_secs(10));
     let _stuck = world.locks().lock("k").heartbeat(false).acquire().await.unwrap();
     world.clock.advance(Duration::from_secs(10));
     assert!(world.rival().lock("k").steal(steal).try_acquire().await.unwrap().is_none());
@@ -40,7 +43,7 @@ async fn the_victim_of_a_steal_is_told_at_once_and_its_work_stopped() {
     })
     .await;
     let thief = world.rival();
-    let guard = thief.lock("k").holder("w").steal(Steal::NEVER.from_same_holder()).acquire().await.unwrap();
+    let guard = thief.lock("k").holder("w").steal(Steal::NEVER.with_same_holder()).acquire().await.unwrap();
     let error = running.await.unwrap().unwrap_err();
     assert_eq!((error.code(), error.loss()), (ErrorCode::LockLost, Some(Loss::Stolen)));
     assert_eq!(world.faults.calls(Operation::Extend), 0, "no time has passed, so it was not a renewal that noticed");
@@ -53,7 +56,7 @@ async fn a_victim_that_missed_the_news_learns_it_from_its_next_renewal() {
     let world = World::new();
     world.faults.drop_wake_ups(true);
     let guard = world.locks().lock("k").holder("w").acquire().await.unwrap();
-    let steal = Steal::NEVER.from_same_holder();
+    let steal = Steal::NEVER.with_same_holder();
     let thief = world.rival().lock("k").holder("w").steal(steal).acquire().await.unwrap();
     world.clock.advance(TTL / 3);
     assert_eq!(guard.lost().await, Loss::Gone);
@@ -82,7 +85,7 @@ async fn a_forced_release_tells_the_holder_and_lets_the_next_one_in() {
 async fn a_waiter_that_may_steal_does_so_as_soon_as_the_rule_allows() {
     let world = World::new();
     let stuck = world.locks().lock("k").ttl(Duration::from_secs(3600)).acquire().await.unwrap();
-    let steal = Steal::NEVER.held_longer_than(Duration::from_secs(60));
+    let steal = Steal::NEVER.with_held_longer_than(Duration::from_secs(60));
     let locks = world.rival();
     let waiter = tokio::spawn(async move { locks.lock("k").steal(steal).wait_forever().acquire().await });
     eventually("stolen", async || {
@@ -105,7 +108,7 @@ async fn a_steal_within_one_handle_is_not_taken_for_a_broken_store() {
         async move { locks.lock("k").try_acquire().await.map(drop) }
     });
     eventually("the victim has the lock and does not know", async || world.is_locked("k").await).await;
-    let thief = locks.lock("k").steal(Steal::NEVER.from_same_holder()).try_acquire().await.unwrap();
+    let thief = locks.lock("k").steal(Steal::NEVER.with_same_holder()).try_acquire().await.unwrap();
     let error = victim.await.unwrap().unwrap_err();
     assert_eq!(error.code(), ErrorCode::LockLost);
     assert_eq!(thief.unwrap().state(), LockState::Held);
@@ -113,17 +116,15 @@ async fn a_steal_within_one_handle_is_not_taken_for_a_broken_store() {
 
 #[tokio::test]
 async fn a_steal_is_heard_of_even_after_the_driver_panicked_while_listening() {
-    for operation in [Operation::Fork, Operation::Subscribe] {
-        let (store, faults) = FaultLayer::new(Memory::new());
-        let armed = std::sync::atomic::AtomicBool::new(true);
-        faults.on_call(operation, move || {
-            assert!(!armed.swap(false, std::sync::atomic::Ordering::SeqCst), "a bug in the driver");
-        });
-        let locks = Locks::new(store.clone());
-        let guard = locks.lock("k").heartbeat(false).holder("w").acquire().await.unwrap();
-        eventually("it listens again", async || faults.answers(Operation::Subscribe) == 1).await;
-        let thief = Locks::new(store).lock("k").holder("w").steal(Steal::NEVER.from_same_holder());
-        let _thief = thief.try_acquire().await.unwrap().unwrap();
-        assert_eq!(guard.lost().await, Loss::Stolen);
-    }
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let armed = std::sync::atomic::AtomicBool::new(true);
+    faults.on_call(Operation::Subscribe, move || {
+        assert!(!armed.swap(false, std::sync::atomic::Ordering::SeqCst), "a bug in the driver");
+    });
+    let locks = Locks::new(store.clone());
+    let guard = locks.lock("k").heartbeat(false).holder("w").acquire().await.unwrap();
+    eventually("it listens again", async || faults.answers(Operation::Subscribe) == 1).await;
+    let thief = Locks::new(store).lock("k").holder("w").steal(Steal::NEVER.with_same_holder());
+    let _thief = thief.try_acquire().await.unwrap().unwrap();
+    assert_eq!(guard.lost().await, Loss::Stolen);
 }

@@ -1,19 +1,22 @@
 //! What the tests share: a store whose time and faults they control.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::{
-    Acquire, AcquireRequest, Backend, Capabilities, Error, Extend, FaultLayer, Faults, Fence, ForceRelease, Key,
-    ListPage, ListRequest, LockId, Locks, LocksBuilder, LookupBy, ManualClock, Memory, Record, Release, Subscription,
-    Topic, Ttl,
+use leasehold::backend::{
+    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
+    Subscription, Topic,
 };
+use leasehold::memory::Memory;
+use leasehold::testing::{FaultLayer, Faults, ManualClock};
+use leasehold::{Error, Fence, Key, ListRequest, LockId, Locks, LocksBuilder, Ttl};
+use test_support::{eventually, key};
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
-/// A store with a clock and faults, on which several handles can be opened, each standing for a process.
+/// A store with a clock and faults, on which several handles can be opened, each standing for a
+/// process.
 pub(crate) struct World {
     pub(crate) clock: ManualClock,
     pub(crate) memory: Memory,
@@ -54,20 +57,8 @@ impl World {
     }
 }
 
-pub(crate) fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
-
-/// Waits for a condition that something in the background brings about.
-pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let started = Instant::now();
-    while !condition().await {
-        assert!(started.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-/// Polls `future` up to `times` times, letting others run in between, and drops it. Tells whether it had finished.
+/// Polls `future` up to `times` times, letting others run in between, and drops it. Tells whether
+/// it had finished.
 pub(crate) async fn poll_then_drop<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
     let mut future = std::pin::pin!(future);
     for _ in 0..times {
@@ -104,7 +95,8 @@ impl Altered for FencesGoBack {
     }
 }
 
-/// A store whose first acquire lands half a second after it was sent, whether or not anybody still waits for it.
+/// A store whose first acquire lands half a second after it was sent, whether or not anybody still
+/// waits for it.
 #[derive(Debug)]
 pub(crate) struct LandsLate {
     pub(crate) store: Memory,
@@ -171,10 +163,6 @@ macro_rules! backend {
 
             async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
                 self.store().force_release(key).await
-            }
-
-            async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-                self.store().fork().await
             }
 
             fn capabilities(&self) -> Capabilities {

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{
-    Backoff, CancellationToken, ErrorCode, Fault, FaultLayer, Holder, Jitter, Locks, Memory, Operation, Retry,
-    TIME_TOLERANCE,
-};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer};
+use leasehold::{Backoff, CancellationToken, ErrorCode, Holder, Jitter, Locks, Operation, Retry, TIME_TOLERANCE};
+use test_support::eventually;
 
-use crate::support::{FencesGoBack, World, eventually};
+use crate::support::{FencesGoBack, World};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_tasks_on_one_key_are_one_contender_and_are_served_in_order() {
@@ -178,13 +178,11 @@ async fn a_store_that_fails_for_a_while_is_tried_again() {
 async fn a_store_that_keeps_failing_is_given_up_after_max_retries_with_its_own_error() {
     let (store, faults) = FaultLayer::new(Memory::new());
     faults.always(Operation::Acquire, Fault::FailBefore(ErrorCode::RateLimited));
-    let retry = Retry {
-        max_retries: 3,
-        delay: Duration::from_millis(1),
-        backoff: Backoff::Fixed,
-        jitter: Jitter::None,
-        ..Retry::default()
-    };
+    let retry = Retry::default()
+        .with_max_retries(3)
+        .with_delay(Duration::from_millis(1))
+        .with_backoff(Backoff::Fixed)
+        .with_jitter(Jitter::None);
     let error = Locks::new(store).lock("k").retry(retry).acquire().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::RateLimited);
     assert_eq!(error.operation(), Some(Operation::Acquire));
@@ -240,10 +238,10 @@ async fn cancelling_the_token_aborts_waiting() {
 async fn contention_is_reported_while_waiting() {
     let world = World::new();
     let held = world.rival().lock("k").holder("web-1").acquire().await.unwrap();
-    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let locks = world.locks();
     let waiter = tokio::spawn(async move {
-        let tell = move |contention: &leasehold::Contention| told.send(contention.clone()).unwrap();
+        let tell = move |contention: &leasehold::Contention| sender.send(contention.clone()).unwrap();
         locks.lock("k").wait_forever().on_contention(tell).acquire().await
     });
     assert_eq!(heard.recv().await.unwrap().holder.unwrap().as_str(), "web-1");
@@ -263,10 +261,10 @@ async fn a_hung_store_does_not_outlast_the_wait() {
 }
 
 #[tokio::test]
-async fn a_hung_store_is_cut_off_by_the_operation_timeout() {
+async fn a_hung_store_is_cut_off_by_the_call_timeout() {
     let world = World::new();
     world.faults.always(Operation::Acquire, Fault::HangBefore);
-    let locks = world.builder().operation_timeout(Duration::from_secs(2)).build();
+    let locks = world.builder().call_timeout(Duration::from_secs(2)).build();
     let attempt = tokio::spawn(async move { locks.lock("k").try_acquire().await });
     eventually("under way", async || world.faults.most_at_once(Operation::Acquire) == 1).await;
     world.clock.advance(Duration::from_secs(2));
@@ -305,11 +303,11 @@ async fn a_subscribe_that_hangs_does_not_keep_the_waiter_from_looking() {
 
 #[tokio::test]
 async fn a_store_that_fails_to_the_end_of_the_wait_is_reported_with_its_own_error() {
-    for patience in [None, Some(Duration::from_secs(3))] {
+    for timeout in [None, Some(Duration::from_secs(3))] {
         let world = World::new();
         world.faults.always(Operation::Acquire, Fault::FailBefore(ErrorCode::ServiceUnavailable));
         let request = world.locks().lock("k");
-        let request = match patience {
+        let request = match timeout {
             Some(time) => request.wait(time),
             None => request,
         };
@@ -319,7 +317,7 @@ async fn a_store_that_fails_to_the_end_of_the_wait_is_reported_with_its_own_erro
             waiter.is_finished()
         })
         .await;
-        assert_eq!(waiter.await.unwrap().unwrap_err().code(), ErrorCode::ServiceUnavailable, "{patience:?}");
+        assert_eq!(waiter.await.unwrap().unwrap_err().code(), ErrorCode::ServiceUnavailable, "{timeout:?}");
     }
 }
 

@@ -3,24 +3,29 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Backend, Postgres};
+use leasehold::backend::Backend;
+use leasehold::postgres::Postgres;
 use test_servers::Postgres as Server;
+use test_support::postgres::number;
+use test_support::{eventually, granted, request};
 
-use crate::support::{connect, eventually, granted, migrated, number, request, server};
+use crate::support::{connect, migrated, server};
 
 /// How often locks are taken and given back; 100000 is what users may do in an hour.
 const PAIRS: &str = "LEASEHOLD_BLOAT_PAIRS";
 
 const KEYS: usize = 5;
 
-/// The most that both tables may take with their indexes, in bytes: what comes between two rounds of the server's own cleaning.
+/// The most that both tables may take with their indexes, in bytes: what comes between two rounds
+/// of the server's own cleaning.
 const LARGEST: u64 = 16 << 20;
 
-/// The most blocks that one call may touch. It is some twenty, give or take the server's own cleaning; without any it would be
-/// a thousand.
+/// The most blocks that one call may touch. It is some twenty, give or take the server's own
+/// cleaning; without any it would be a thousand.
 const MOST_BLOCKS: u64 = 100;
 
-/// Takes and gives back locks of a few keys, a task for each key, and returns the median time of a pair.
+/// Takes and gives back locks of a few keys, a task for each key, and returns the median time of a
+/// pair.
 async fn pairs(store: &Arc<Postgres>, count: usize) -> Duration {
     let tasks: Vec<_> = (0..KEYS)
         .map(|number| {
@@ -90,7 +95,7 @@ async fn fences_are_updated_in_place() {
     };
     // A session tells what it did when it has been idle for a moment, or ends.
     drop(store);
-    eventually("all updates are counted", || updates("n_tup_upd") >= 199).await;
+    eventually("all updates are counted", async || updates("n_tup_upd") >= 199).await;
     let in_place = updates("n_tup_hot_upd");
     assert!(in_place >= 190, "{in_place} of 199 updates touched no index");
 }

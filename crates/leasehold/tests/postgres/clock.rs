@@ -3,9 +3,11 @@
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::{Acquire, Backend, Extend, LookupBy};
+use leasehold::backend::{Acquire, Backend, Extend, LookupBy};
+use test_support::postgres::{now, row};
+use test_support::{granted, held, request, stealing, ttl};
 
-use crate::support::{connect, granted, held, now, request, row, server, stealing, ttl};
+use crate::support::{connect, server};
 
 /// Set to the URL of a server, it makes the test a program that takes locks there.
 const URL: &str = "LEASEHOLD_TEST_URL";
@@ -47,7 +49,7 @@ async fn times_are_the_servers_and_what_is_answered_is_what_is_stored() {
 
 /// What a program with a wrong clock does: all that is decided by time.
 async fn with_a_wrong_clock(url: &str) {
-    let store = leasehold::Postgres::connect(url).await.unwrap();
+    let store = leasehold::postgres::Postgres::connect(url).await.unwrap();
     let local = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
     let mine = request("mine");
     let grant = granted(&store, &mine).await;
@@ -78,8 +80,8 @@ async fn a_program_whose_clock_is_an_hour_wrong_takes_locks_like_any_other() {
         let server = server().await;
         let store = connect(&server).await;
         granted(&store, &request("theirs")).await;
-        crate::other::write(&server, "dead", 60_000, -5_000);
-        crate::other::write(&server, "ended", 60_000, -5_000);
+        test_support::postgres::write(&server, "dead", 60_000, -5_000);
+        test_support::postgres::write(&server, "ended", 60_000, -5_000);
         let mut program = Command::new(std::env::current_exe().unwrap());
         let name = "clock::a_program_whose_clock_is_an_hour_wrong_takes_locks_like_any_other";
         program.args(["--exact", name, "--nocapture"]).env("LD_PRELOAD", &library);

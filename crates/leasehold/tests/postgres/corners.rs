@@ -1,38 +1,32 @@
 //! Corners: what is rare, and was wrong once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use leasehold::{
-    Acquire, AcquireRequest, Backend, ErrorCode, Event, ListRequest, LockId, LookupBy, Postgres, PostgresOptions,
-    Topic, Ttl,
-};
+use leasehold::backend::{AcquireRequest, Backend, Event, LookupBy, Topic};
+use leasehold::postgres::{Postgres, PostgresOptions};
+use leasehold::{ErrorCode, ListRequest, LockId, Ttl};
 use test_servers::Postgres as Server;
+use test_support::postgres::TABLES;
+use test_support::{granted, key, request};
 use tokio::task::spawn_blocking;
 
-use crate::support::{granted, key, request};
-
-async fn store(server: &Server) -> Postgres {
-    let store = Postgres::connect(&server.url()).await.unwrap();
-    store.migrate().await.unwrap();
-    store
-}
+use crate::support::migrated;
 
 async fn all_pages(store: &Postgres, limit: usize) -> Vec<String> {
-    let (mut found, mut request) = (Vec::new(), ListRequest::new("").limit(limit));
+    let (mut found, mut request) = (Vec::new(), ListRequest::new("").with_page_size(limit));
     loop {
         let page = store.list(&request).await.unwrap();
         found.extend(page.records.iter().map(|record| record.key.as_str().to_owned()));
         let Some(next) = page.next else { return found };
-        request = ListRequest::new("").limit(limit).after(next);
+        request = ListRequest::new("").with_page_size(limit).with_cursor(next);
     }
 }
 
 #[tokio::test]
 async fn a_row_that_is_no_lock_hides_none_of_the_others() {
     let server = Server::start();
-    let store = store(&server).await;
+    let store = migrated(&server).await;
     for name in ["a", "b", "c", "d", "e", "f", "g"] {
         granted(&store, &request(name)).await;
     }
@@ -48,7 +42,7 @@ async fn a_row_that_is_no_lock_hides_none_of_the_others() {
 #[tokio::test]
 async fn a_pool_of_no_connections_is_refused() {
     let server = Server::start();
-    let options = PostgresOptions { pool_size: 0, timeout: Duration::from_secs(1), ..PostgresOptions::default() };
+    let options = PostgresOptions::default().with_pool_size(0).with_timeout(Duration::from_secs(1));
     let error = Postgres::connect_with(&server.url(), options).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
 }
@@ -56,7 +50,7 @@ async fn a_pool_of_no_connections_is_refused() {
 #[tokio::test]
 async fn who_waits_for_many_locks_leaves_the_server_room_for_others() {
     let server = Server::with(&[("max_locks_per_transaction", "10"), ("max_connections", "100")]);
-    let store = store(&server).await;
+    let store = migrated(&server).await;
     let mut subscriptions = Vec::new();
     for n in 0..4000 {
         let subscribed = store.subscribe(Topic::Freed(&key(&format!("k{n}")))).await;
@@ -73,7 +67,7 @@ async fn who_waits_for_many_locks_leaves_the_server_room_for_others() {
 #[tokio::test]
 async fn one_id_for_two_keys_at_once_is_one_grant_and_one_refusal() {
     let server = Server::start();
-    let store = store(&server).await;
+    let store = migrated(&server).await;
     for n in 0..200 {
         let id = LockId::random().unwrap();
         let a = AcquireRequest::new(key(&format!("a{n}")), id, Ttl::default());
@@ -92,7 +86,7 @@ async fn keys_with_quotes_and_backslashes_are_heard_of_whatever_the_settings() {
             ("escape_string_warning", "on"),
             ("backslash_quote", "off"),
         ]);
-        let store = store(&server).await;
+        let store = migrated(&server).await;
         for name in [
             "'",
             "\\",
@@ -124,54 +118,20 @@ async fn keys_with_quotes_and_backslashes_are_heard_of_whatever_the_settings() {
 #[tokio::test]
 async fn numbers_at_their_limits_are_no_trouble() {
     let server = Server::start();
-    let store = store(&server).await;
+    let store = migrated(&server).await;
     for (until, since) in [(i64::MAX, i64::MIN), (i64::MAX, i64::MAX), (i64::MIN, i64::MIN)] {
         server.sql(&format!(
             "INSERT INTO syncguard_locks (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key)
             VALUES ('k', 'AAAAAAAAAAAAAAAAAAAAAA', {until}, {since}, '000000000000001', 'k')"
         ));
-        let steal = leasehold::Steal::NEVER.held_longer_than(Duration::from_millis(1));
+        let steal = leasehold::Steal::NEVER.with_held_longer_than(Duration::from_millis(1));
         let _ = store.lookup(LookupBy::Key(&key("k"))).await.unwrap();
         let outcome = store.acquire(&request("k")).await;
         assert!(outcome.is_ok(), "{until} {since} {outcome:?}");
-        let outcome = store.acquire(&AcquireRequest { steal, ..request("k") }).await;
+        let outcome = store.acquire(&request("k").with_steal(steal)).await;
         assert!(outcome.is_ok(), "{until} {since} {outcome:?}");
         let _ = store.sweep().await.unwrap();
         server.sql("DELETE FROM syncguard_locks");
-    }
-}
-
-#[tokio::test]
-async fn a_stricter_isolation_is_as_good() {
-    for level in ["repeatable read", "serializable"] {
-        let server = Server::with(&[("default_transaction_isolation", level)]);
-        let store = Arc::new(store(&server).await);
-        let inside = Arc::new(AtomicUsize::new(0));
-        let mut tasks = Vec::new();
-        let until = Instant::now() + Duration::from_secs(3);
-        for _ in 0..6 {
-            let (store, inside) = (store.clone(), inside.clone());
-            tasks.push(tokio::spawn(async move {
-                let mut turns = 0;
-                while Instant::now() < until {
-                    let wanted = request("k");
-                    if let Acquire::Granted(_) = store.acquire(&wanted).await.unwrap() {
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                        tokio::task::yield_now().await;
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        let released = store.release(&wanted.lock_id).await.unwrap();
-                        assert_eq!(released, leasehold::Release::Released);
-                        turns += 1;
-                    }
-                }
-                turns
-            }));
-        }
-        let mut all = 0;
-        for task in tasks {
-            all += task.await.unwrap();
-        }
-        assert!(all > 20, "{level}: {all} turns");
     }
 }
 
@@ -199,18 +159,10 @@ async fn a_certificate_that_nobody_checks_may_be_of_any_kind() {
     assert_ne!(error.code(), ErrorCode::Internal, "{error:?}");
 }
 
-/// What the other library makes.
-const OTHERS: &str = "
-    CREATE TABLE syncguard_locks (key text PRIMARY KEY, lock_id text NOT NULL, expires_at_ms bigint NOT NULL,
-        acquired_at_ms bigint NOT NULL, fence text NOT NULL, user_key text NOT NULL);
-    CREATE UNIQUE INDEX idx_syncguard_locks_lock_id ON syncguard_locks (lock_id);
-    CREATE INDEX idx_syncguard_locks_expires ON syncguard_locks (expires_at_ms);
-    CREATE TABLE syncguard_fence_counters (fence_key text PRIMARY KEY, fence bigint NOT NULL DEFAULT 0, key_debug text)";
-
 #[tokio::test]
 async fn a_migration_with_nothing_to_do_waits_for_nobody_who_uses_the_locks() {
     let server = Arc::new(Server::start());
-    let store = store(&server).await;
+    let store = migrated(&server).await;
     let writes = "BEGIN; INSERT INTO syncguard_locks VALUES ('x', 'x', 0, 0, '', 'x'); SELECT pg_sleep(60)";
     let other = spawn_blocking({
         let server = server.clone();
@@ -229,7 +181,7 @@ async fn a_migration_with_nothing_to_do_waits_for_nobody_who_uses_the_locks() {
 async fn tables_of_the_other_library_can_be_migrated_while_it_uses_them() {
     let server = Arc::new(Server::start());
     let store = Postgres::connect(&server.url()).await.unwrap();
-    server.sql(OTHERS);
+    server.sql(TABLES);
     // It reads the row, and writes it later in the same transaction.
     let uses = "DO $$ BEGIN FOR n IN 1..60 LOOP
         PERFORM FROM syncguard_locks WHERE key = 'k';
@@ -252,7 +204,7 @@ async fn tables_of_the_other_library_can_be_migrated_while_it_uses_them() {
 #[tokio::test]
 async fn an_index_that_only_looks_right_is_not_taken_for_it() {
     let server = Server::start();
-    server.sql(&OTHERS.replace("UNIQUE INDEX", "INDEX"));
+    server.sql(&TABLES.replace("UNIQUE INDEX", "INDEX"));
     let store = Postgres::connect(&server.url()).await.unwrap();
     let migrated = store.migrate().await;
     let unique =

@@ -1,50 +1,57 @@
 //! An examination finds what endangers locks, and nothing else.
 
-use leasehold::{Backend, Check, ErrorCode, Locks, Verdict};
+use leasehold::backend::Backend;
+use leasehold::{Check, ErrorCode, Locks, Verdict};
 use test_servers::Postgres as Server;
+use test_support::postgres::now;
+use test_support::{check, complaints, request};
 
-use crate::support::{check, complaints, connect, migrated, now, request, server};
+use crate::support::{connect, migrated, server};
 
 async fn examine(server: &Server) -> Vec<Check> {
     connect(server).await.examine().await.unwrap()
 }
 
 #[tokio::test]
-async fn a_good_server_gives_no_cause_for_complaint() {
+async fn a_server_is_examined_in_all_its_parts() {
     let server = server().await;
     let written = || server.sql("SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables ORDER BY relname");
     let before = written();
     let checks = examine(&server).await;
     assert_eq!(complaints(&checks), [], "{checks:#?}");
     let names: Vec<_> = checks.iter().map(|check| check.name).collect();
-    let all = ["postgres", "server clock", "role", "tables", "permissions", "persistence", "dead rows"];
+    let all = ["postgres", "server clock", "role", "tables", "functions", "permissions", "persistence", "dead rows"];
     assert_eq!(names, all);
     let version = server.sql("SHOW server_version");
     assert!(check(&checks, "postgres").detail.contains(&version), "{checks:?}");
     assert_eq!(written(), before, "it leaves nothing behind");
-    assert_eq!(Locks::examine(&server.url()).await.unwrap().len(), checks.len());
+    let by_url = Locks::examine(&server.url()).await.unwrap();
+    assert_eq!(check(&by_url, "exclusion").verdict, Verdict::Ok, "{by_url:#?}");
+    assert!(checks.iter().all(|own| check(&by_url, own.name).verdict == own.verdict), "{by_url:#?}");
 }
 
 #[tokio::test]
 async fn missing_tables_or_functions_are_a_failure_that_says_what_to_run() {
     let server = Server::start();
     let store = connect(&server).await;
-    for break_it in [
-        "",
-        "DROP TABLE syncguard_fence_counters",
-        "DROP TABLE syncguard_locks CASCADE",
-        "DROP FUNCTION syncguard_locks_release",
-        "DROP FUNCTION syncguard_locks_acquire",
-        "ALTER TABLE syncguard_locks DROP COLUMN details",
-        "DROP SCHEMA public CASCADE",
+    for (found_by, break_it) in [
+        ("tables", ""),
+        ("tables", "DROP TABLE syncguard_fence_counters"),
+        ("tables", "DROP TABLE syncguard_locks CASCADE"),
+        ("functions", "DROP FUNCTION syncguard_locks_release_v1"),
+        ("functions", "DROP FUNCTION syncguard_locks_acquire_v1"),
+        ("functions", "DROP FUNCTION syncguard_locks_storage_key_v1"),
+        ("functions", "DROP FUNCTION leasehold_holder"),
+        ("tables", "ALTER TABLE syncguard_locks DROP COLUMN details"),
+        ("tables", "DROP SCHEMA public CASCADE"),
     ] {
         if !break_it.is_empty() {
             store.migrate().await.unwrap();
-            assert_eq!(check(&store.examine().await.unwrap(), "tables").verdict, Verdict::Ok);
+            assert_eq!(complaints(&store.examine().await.unwrap()), []);
             server.sql(break_it);
         }
         let checks = store.examine().await.unwrap();
-        let found = check(&checks, "tables");
+        let found = check(&checks, found_by);
         assert_eq!(found.verdict, Verdict::Fail, "{break_it}: {found:?}");
         assert!(found.detail.contains("leasehold migrate"), "{break_it}: {found:?}");
     }

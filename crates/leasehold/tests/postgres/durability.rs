@@ -1,9 +1,11 @@
 //! What was answered survives a crash of the server, whatever the server's defaults.
 
-use leasehold::{Backend, Extend, ForceRelease, LookupBy, Release};
+use leasehold::backend::{Backend, Extend, ForceRelease, LookupBy, Release};
 use test_servers::Postgres as Server;
+use test_support::postgres::{number, session};
+use test_support::{granted, request, ttl};
 
-use crate::support::{connect, granted, migrated, number, request, session, ttl};
+use crate::support::{connect, migrated};
 
 /// Commits are answered long before they are written.
 fn careless() -> Server {

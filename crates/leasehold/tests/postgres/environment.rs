@@ -3,17 +3,21 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use leasehold::{Backend, ErrorCode, Postgres};
+use leasehold::ErrorCode;
+use leasehold::backend::Backend;
+use leasehold::postgres::Postgres;
 use test_servers::Postgres as Server;
+use test_support::{granted, request};
 
-use crate::support::{granted, migrated, request};
+use crate::support::migrated;
 
 /// Set to a URL, it makes the test a program that connects to it.
 const URL: &str = "LEASEHOLD_TEST_URL";
 
 const SECRET: &str = "hunter2secret";
 
-/// What a program of its own says that connects to `url` with only these variables of the server's clients.
+/// What a program of its own says that connects to `url` with only these variables of the server's
+/// clients.
 fn outcome(url: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "environment::the_variables_of_the_servers_own_clients_are_heeded", "--nocapture"]);

@@ -1,9 +1,12 @@
 //! Rows that are no locks break nothing, and are told of without being repeated.
 
-use leasehold::{Absence, Backend, Error, ErrorCode, ListRequest, LookupBy, Release};
+use leasehold::backend::{Absence, Backend, LookupBy, Release};
+use leasehold::{Error, ErrorCode, ListRequest};
 use test_servers::Postgres as Server;
+use test_support::postgres::now;
+use test_support::{everything_said, held, id, key, request, ttl};
 
-use crate::support::{connect, everything_said, held, id, key, now, request, server, ttl};
+use crate::support::{connect, server};
 
 fn put(
     server: &Server,
@@ -84,9 +87,9 @@ async fn details_of_any_shape_are_no_error() {
         let details = format!("'{}'", details.replace("ID", lock_id.expose()));
         put(&server, &name, lock_id.expose(), (until, 1), "000000000000001", &name, &details);
         assert_eq!(held(&store, &request(&name)).await.holder, None);
-        let mut heir = request(&name);
-        heir.steal = leasehold::Steal::NEVER.from_same_holder();
-        held(&store, &heir).await;
+        let mut same_holder = request(&name);
+        same_holder.steal = leasehold::Steal::NEVER.with_same_holder();
+        held(&store, &same_holder).await;
         let record = store.lookup(LookupBy::Id(&lock_id)).await.unwrap().unwrap();
         assert_eq!((record.holder, record.metadata.is_empty()), (None, true));
         assert!(store.extend(&lock_id, ttl(90_000)).await.is_ok());
@@ -120,15 +123,16 @@ async fn a_listing_passes_over_garbage_and_ends_behind_the_last_lock() {
             "NULL",
         );
     }
-    // A key that is stored under another name than its own comes late by the one, and first by the other.
+    // A key that is stored under another name than its own comes late by the one, and first by the
+    // other.
     put(&server, "c", id().expose(), (until, 1), "000000000000001", "\u{1}first", "NULL");
     put(&server, "d", id().expose(), (until, 1), "000000000000001", "d", "NULL");
     for limit in [1, 2, 3, 7, 100] {
         let (mut found, mut cursor) = (Vec::new(), None);
         for _ in 0..40 {
-            let mut request = ListRequest::new("").limit(limit);
+            let mut request = ListRequest::new("").with_page_size(limit);
             if let Some(cursor) = cursor.take() {
-                request = request.after(cursor);
+                request = request.with_cursor(cursor);
             }
             let page = store.list(&request).await.unwrap();
             assert!(page.records.len() <= limit);
@@ -148,7 +152,7 @@ async fn an_id_that_is_another_keys_is_refused_while_that_is_held_and_free_after
     let store = connect(&server).await;
     let mine = request("order:42");
     assert!(store.acquire(&mine).await.is_ok());
-    let elsewhere = leasehold::AcquireRequest { lock_id: mine.lock_id, ..request("order:43") };
+    let elsewhere = request("order:43").with_lock_id(mine.lock_id);
     let error = store.acquire(&elsewhere).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error:?}");
     assert!(!store.is_locked(&key("order:43")).await.unwrap());

@@ -1,10 +1,13 @@
 //! What we write is what the other library reads.
 
-use leasehold::{Backend, Extend, Holder, Metadata, Release};
+use leasehold::backend::Backend;
+use leasehold::{Holder, Metadata};
 use serde_json::{Value, json};
 use test_servers::Postgres as Server;
+use test_support::postgres::now;
+use test_support::{granted, held, id, request};
 
-use crate::support::{connect, granted, held, id, now, request, row, server, ttl};
+use crate::support::{connect, server};
 
 /// The columns of a table, in their order, with what they are and whether they must have a value.
 fn columns(server: &Server, table: &str) -> String {
@@ -56,25 +59,6 @@ async fn a_lock_is_one_row_of_each_table_as_the_other_library_writes_them() {
 }
 
 #[tokio::test]
-async fn an_extend_changes_the_expiry_alone_and_a_release_removes_the_row_alone() {
-    let server = server().await;
-    let store = connect(&server).await;
-    let mine = request("order:42");
-    let grant = granted(&store, &mine).await;
-    let before = row(&server, "order:42");
-    let Extend::Extended { expires_at } = store.extend(&mine.lock_id, ttl(90_000)).await.unwrap() else {
-        panic!("not extended");
-    };
-    let expected = before.replace(&grant.expires_at.as_millis().to_string(), &expires_at.as_millis().to_string());
-    assert_eq!(row(&server, "order:42"), expected);
-    assert_ne!(before, expected);
-    let counter = || server.sql("SELECT * FROM syncguard_fence_counters");
-    let counted = counter();
-    assert_eq!(store.release(&mine.lock_id).await.unwrap(), Release::Released);
-    assert_eq!((row(&server, "order:42"), counter()), (String::new(), counted));
-}
-
-#[tokio::test]
 async fn details_of_another_lock_id_are_nobodys() {
     let server = server().await;
     let store = connect(&server).await;
@@ -87,16 +71,16 @@ async fn details_of_another_lock_id_are_nobodys() {
     let theirs = id();
     server.sql(&format!("UPDATE syncguard_locks SET lock_id = '{}'", theirs.expose()));
     assert_eq!(held(&store, &request("order:42")).await.holder, None);
-    let record = store.lookup(leasehold::LookupBy::Id(&theirs)).await.unwrap().unwrap();
+    let record = store.lookup(leasehold::backend::LookupBy::Id(&theirs)).await.unwrap().unwrap();
     assert_eq!((record.holder, record.metadata.is_empty()), (None, true));
     // Nor may the holder that it names come back and take the lock for its own.
-    let mut heir = request("order:42");
-    heir.holder = mine.holder;
-    heir.steal = leasehold::Steal::NEVER.from_same_holder();
-    assert_eq!(held(&store, &heir).await.holder, None);
+    let mut same_holder = request("order:42");
+    same_holder.holder = mine.holder;
+    same_holder.steal = leasehold::Steal::NEVER.with_same_holder();
+    assert_eq!(held(&store, &same_holder).await.holder, None);
     server.sql(&format!(
         "UPDATE syncguard_locks SET details = jsonb_set(details, '{{lockId}}', '\"{}\"')",
         theirs.expose()
     ));
-    granted(&store, &heir).await;
+    granted(&store, &same_holder).await;
 }

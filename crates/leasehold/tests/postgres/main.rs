@@ -1,4 +1,5 @@
-//! The store in a PostgreSQL database, one file for each kind of promise. Every test has servers of its own.
+//! The store in a PostgreSQL database, one file for each kind of promise. Every test has servers of
+//! its own.
 
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used)]
@@ -11,16 +12,16 @@ mod cost;
 mod doctor;
 mod durability;
 mod environment;
-mod fences;
 mod foreign;
 mod garbage;
 mod layout;
 mod migrate;
-mod other;
 mod permissions;
 mod pooler;
+mod sql_clients;
+mod strangers;
 mod support;
 mod sweep;
 mod tls;
 mod together;
-mod waiting;
+mod versions;

@@ -1,12 +1,17 @@
 //! Tables are made once, by whoever comes first, and taken as they are afterwards.
 
-use leasehold::{Backend, ErrorCode, Locks, Postgres};
+use leasehold::backend::Backend;
+use leasehold::postgres::Postgres;
+use leasehold::{ErrorCode, Locks};
 use test_servers::Postgres as Server;
 
-use crate::other::{self, TABLES};
-use crate::support::{connect, eventually, granted, held, migrated, number, request, server, session, soon, stuck};
+use test_support::postgres::{TABLES, number, session, stuck};
+use test_support::{eventually, granted, held, request, soon};
 
-/// Everything in the schemas of users: tables, columns, indexes, their options, and functions with their sources.
+use crate::support::{connect, migrated, server};
+
+/// Everything in the schemas of users: tables, columns, indexes, their options, and functions with
+/// their sources.
 fn schema(server: &Server) -> String {
     server.sql(
         "SELECT 'column', c.oid::regclass, attname, atttypid::regtype, attnotnull, pg_get_expr(adbin, adrelid)
@@ -49,7 +54,7 @@ async fn a_migration_waits_for_one_that_is_under_way() {
         let store = store.clone();
         async move { store.migrate().await }
     });
-    eventually("it waits", || stuck(&server) == 1).await;
+    eventually("it waits", async || stuck(&server) == 1).await;
     first.batch_execute("COMMIT").await.unwrap();
     soon("a migration", second).await.unwrap().unwrap();
     granted(&*store, &request("order:42")).await;
@@ -89,7 +94,7 @@ async fn to_migrate_again_waits_for_nobody_who_uses_the_tables_and_stops_nobody(
 async fn tables_of_the_other_library_get_one_column_that_may_be_empty_and_keep_their_rows() {
     let server = Server::start();
     server.sql(TABLES);
-    let foreign = other::write(&server, "order:42", 5_000, 60_000);
+    let foreign = test_support::postgres::write(&server, "order:42", 5_000, 60_000);
     let columns = "key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key";
     let rows = || server.sql(&format!("SELECT {columns} FROM syncguard_locks; SELECT * FROM syncguard_fence_counters"));
     let tables = || -> Vec<String> {
@@ -118,7 +123,7 @@ async fn schemas_and_tables_of_other_names_are_made_and_keep_apart() {
     let (store, plain) = (format!("{}?schema=App&locks_table=Mine&fences_table=numbers", server.url()), server.url());
     Locks::migrate(&store).await.unwrap();
     let (store, plain) = (Postgres::connect(&store).await.unwrap(), Postgres::connect(&plain).await.unwrap());
-    let mut freed = store.subscribe(leasehold::Topic::Freed(&request("order:42").key)).await.unwrap();
+    let mut freed = store.subscribe(leasehold::backend::Topic::Freed(&request("order:42").key)).await.unwrap();
     let (mine, theirs) = (request("order:42"), request("order:42"));
     granted(&store, &mine).await;
     granted(&plain, &theirs).await;
@@ -128,7 +133,7 @@ async fn schemas_and_tables_of_other_names_are_made_and_keep_apart() {
     plain.release(&theirs.lock_id).await.unwrap();
     assert!(tokio::time::timeout(std::time::Duration::from_millis(100), freed.next()).await.is_err());
     store.release(&mine.lock_id).await.unwrap();
-    assert_eq!(soon("the news", freed.next()).await, Some(leasehold::Event::Freed));
+    assert_eq!(soon("the notification", freed.next()).await, Some(leasehold::backend::Event::Freed));
 }
 
 #[tokio::test]
@@ -180,6 +185,6 @@ async fn missing_tables_are_an_error_that_says_what_to_run() {
     server.sql("DROP TABLE syncguard_fence_counters");
     let error = store.acquire(&request("order:42")).await.unwrap_err();
     assert!(error.hint().unwrap().contains("leasehold migrate"), "{error:?}");
-    eventually("the handle needs no restart", || server.sql(&store.migration()).is_empty()).await;
+    eventually("the handle needs no restart", async || server.sql(&store.migration()).is_empty()).await;
     granted(&store, &request("order:42")).await;
 }

@@ -3,12 +3,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{Backend, ErrorCode, Locks, Postgres};
+use leasehold::backend::Backend;
+use leasehold::postgres::Postgres;
+use leasehold::{ErrorCode, Locks};
 use test_servers::PgBouncer;
+use test_support::postgres::{number, session, stuck};
+use test_support::{eventually, granted, request, soon};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::{eventually, granted, number, request, server, session, soon, stuck};
+use crate::support::server;
 
 /// Collects the messages of warnings.
 #[derive(Clone, Default)]
@@ -49,7 +53,7 @@ impl Subscriber for Warnings {
 }
 
 #[tokio::test]
-async fn a_pooler_that_delivers_no_news_is_worth_one_warning_and_waiting_polls() {
+async fn a_pooler_that_delivers_no_notifications_is_worth_one_warning_and_waiting_polls() {
     let server = server().await;
     let pooler = PgBouncer::start(&server, "transaction");
     let warnings = Warnings::default();
@@ -75,13 +79,13 @@ async fn a_pooler_that_delivers_no_news_is_worth_one_warning_and_waiting_polls()
 }
 
 #[tokio::test]
-async fn who_wants_no_news_is_not_warned_and_makes_no_connection_for_them() {
+async fn who_wants_no_notifications_is_not_warned_and_makes_no_connection_for_them() {
     let server = server().await;
     let warnings = Warnings::default();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let store = Postgres::connect(&format!("{}?wake_ups=off", server.url())).await.unwrap();
     assert!(!store.capabilities().wake_ups);
-    let _silent = store.subscribe(leasehold::Topic::Freed(&request("order:42").key)).await.unwrap();
+    let _silent = store.subscribe(leasehold::backend::Topic::Freed(&request("order:42").key)).await.unwrap();
     assert_eq!(number(&server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'"), 1);
     assert_eq!(*warnings.0.lock().unwrap(), [""; 0]);
 }
@@ -99,7 +103,7 @@ async fn guards_behind_a_pooler_take_turns_and_keep_their_locks() {
         );
         let guard = guard.await.unwrap();
         let first = guard.expires_at();
-        crate::support::eventually("it is renewed", || guard.expires_at() > first).await;
+        eventually("it is renewed", async || guard.expires_at() > first).await;
         assert!(Some(guard.fence()) > last);
         last = Some(guard.fence());
         guard.release().await.unwrap();
@@ -107,16 +111,16 @@ async fn guards_behind_a_pooler_take_turns_and_keep_their_locks() {
 }
 
 #[tokio::test]
-async fn a_pooler_that_lends_connections_for_a_session_delivers_news() {
+async fn a_pooler_that_lends_connections_for_a_session_delivers_notifications() {
     let server = server().await;
     let pooler = PgBouncer::builder(&server, "session").pool_size(10).start();
     let store = Postgres::connect(&pooler.url()).await.unwrap();
     assert!(store.capabilities().wake_ups);
     let mine = request("order:42");
-    let mut freed = store.subscribe(leasehold::Topic::Freed(&mine.key)).await.unwrap();
+    let mut freed = store.subscribe(leasehold::backend::Topic::Freed(&mine.key)).await.unwrap();
     granted(&store, &mine).await;
     store.release(&mine.lock_id).await.unwrap();
-    assert_eq!(soon("the news", freed.next()).await, Some(leasehold::Event::Freed));
+    assert_eq!(soon("the notification", freed.next()).await, Some(leasehold::backend::Event::Freed));
 }
 
 #[tokio::test]
@@ -129,7 +133,7 @@ async fn what_was_given_up_behind_a_pooler_ends_by_itself_and_grants_nothing() {
     let given_up = request("order:42");
     assert_eq!(store.acquire(&given_up).await.unwrap_err().code(), ErrorCode::NetworkTimeout);
     // The blocker goes on for as long as it likes: nothing waits behind it for ever.
-    eventually("the statement ends", || stuck(&server) == 0).await;
+    eventually("the statement ends", async || stuck(&server) == 0).await;
     blocker.batch_execute("COMMIT").await.unwrap();
     assert_eq!(number(&server, "SELECT count(*) FROM syncguard_locks"), 0);
     granted(&store, &request("order:42")).await;

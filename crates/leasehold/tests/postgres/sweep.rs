@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold::{Backend, Postgres};
+use leasehold::backend::Backend;
+use leasehold::postgres::Postgres;
 use test_servers::Postgres as Server;
+use test_support::postgres::{now, number, row, session};
+use test_support::{eventually, granted, request, soon, ttl};
 
-use crate::support::{connect, eventually, granted, now, number, request, row, server, session, soon, ttl};
+use crate::support::{connect, server};
 
 /// Locks that ended so many milliseconds ago.
 fn put(server: &Server, names: &str, ended: i64) {
@@ -56,7 +59,7 @@ async fn a_sweep_is_never_long() {
 async fn a_handle_that_is_asked_to_sweeps_in_the_background_and_others_do_not() {
     let server = server().await;
     let (sweeper, plain) =
-        (Postgres::connect(&format!("{}?sweep=0.05", server.url())).await.unwrap(), connect(&server).await);
+        (Postgres::connect(&format!("{}?sweep_every=0.05", server.url())).await.unwrap(), connect(&server).await);
     put(&server, "unnest('{dead}'::text[])", 60_000);
     let use_it = async |store: &Postgres| {
         let mine = request("order:42");
@@ -68,11 +71,11 @@ async fn a_handle_that_is_asked_to_sweeps_in_the_background_and_others_do_not() 
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_ne!(row(&server, "dead"), "");
     use_it(&sweeper).await;
-    eventually("the dead lock is swept", || row(&server, "dead").is_empty()).await;
+    eventually("the dead lock is swept", async || row(&server, "dead").is_empty()).await;
     put(&server, "unnest('{another}'::text[])", 60_000);
     tokio::time::sleep(Duration::from_millis(60)).await;
     use_it(&sweeper).await;
-    eventually("the next one too", || row(&server, "another").is_empty()).await;
+    eventually("the next one too", async || row(&server, "another").is_empty()).await;
 }
 
 #[tokio::test]
@@ -83,7 +86,7 @@ async fn a_lock_that_was_swept_is_gone_for_its_holder_too() {
     granted(&store, &mine).await;
     server.sql("UPDATE syncguard_locks SET expires_at_ms = 1");
     assert_eq!(store.sweep().await.unwrap(), 1);
-    let absent = leasehold::Absence::NotFound;
-    assert_eq!(store.extend(&mine.lock_id, ttl(60_000)).await.unwrap(), leasehold::Extend::Absent(absent));
-    assert_eq!(store.release(&mine.lock_id).await.unwrap(), leasehold::Release::Absent(absent));
+    let absent = leasehold::backend::Absence::NotFound;
+    assert_eq!(store.extend(&mine.lock_id, ttl(60_000)).await.unwrap(), leasehold::backend::Extend::Absent(absent));
+    assert_eq!(store.release(&mine.lock_id).await.unwrap(), leasehold::backend::Release::Absent(absent));
 }

@@ -1,14 +1,17 @@
-//! Our acquire and that of the other library, which is several statements, at every step of each other.
+//! Our acquire and that of the other library, which is several statements, at every step of each
+//! other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use leasehold::{Acquire, Backend, Extend, LockId, Postgres, Release};
+use leasehold::LockId;
+use leasehold::backend::{Acquire, Backend, Extend, Release};
 use test_servers::Postgres as Server;
 
-use crate::other::{self, Acquiring, STEPS};
-use crate::support::{connect, eventually, granted, id, now, number, request, row, server, session, soon, stuck, ttl};
+use test_support::postgres::{Acquiring, STEPS};
+use test_support::postgres::{now, number, row, session, stuck};
+use test_support::{eventually, granted, id, request, soon, ttl};
+
+use crate::support::{connect, server};
 
 /// What there may be under a key before anybody wants it.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +29,7 @@ fn prepare(server: &Server, before: Before, key: &str) -> u64 {
     server.sql("TRUNCATE syncguard_locks, syncguard_fence_counters");
     match before {
         Before::Nothing => 0,
-        Before::DeadLock => other::write(server, key, 60_000, -5_000).fence,
+        Before::DeadLock => test_support::postgres::write(server, key, 60_000, -5_000).fence,
         Before::CounterAlone | Before::CounterAhead => {
             let fence = if let Before::CounterAhead = before { now(server) * 10 + 1_000_000_000 } else { 7 };
             server.sql(&format!("INSERT INTO syncguard_fence_counters VALUES ('fence:{key}', {fence}, '{key}')"));
@@ -57,7 +60,7 @@ async fn ours_that_comes_between_any_two_steps_of_theirs_never_holds_together_wi
             let wanted = mine.clone();
             let ours = tokio::spawn(async move { ours.acquire(&wanted).await.unwrap() });
             // Their advisory lock keeps ours waiting from the second step to the last.
-            eventually("ours is through or waits", || ours.is_finished() || stuck(&server) == 1).await;
+            eventually("ours is through or waits", async || ours.is_finished() || stuck(&server) == 1).await;
             assert_eq!(ours.is_finished(), !(2..STEPS.len()).contains(&steps), "{what}");
             let their_fence = soon("theirs", theirs.finish()).await;
             match (soon("ours", ours).await.unwrap(), their_fence) {
@@ -79,7 +82,8 @@ async fn ours_that_comes_between_any_two_steps_of_theirs_never_holds_together_wi
 async fn theirs_that_comes_while_ours_is_anywhere_on_its_way_finds_the_lock_held() {
     let server = server().await;
     let store = Arc::new(connect(&server).await);
-    // What a third session holds on to, so that ours cannot go on: the row of the lock, or that of the counter.
+    // What a third session holds on to, so that ours cannot go on: the row of the lock, or that of
+    // the counter.
     for (before, obstacle) in [
         (Before::DeadLock, "SELECT FROM syncguard_locks FOR UPDATE"),
         (Before::DeadLock, "SELECT FROM syncguard_fence_counters FOR UPDATE"),
@@ -91,12 +95,12 @@ async fn theirs_that_comes_while_ours_is_anywhere_on_its_way_finds_the_lock_held
         let (mine, ours) = (request("order:42"), store.clone());
         let wanted = mine.clone();
         let ours = tokio::spawn(async move { ours.acquire(&wanted).await.unwrap() });
-        eventually("ours waits", || stuck(&server) == 1).await;
+        eventually("ours waits", async || stuck(&server) == 1).await;
         let mut theirs = Acquiring::new(&server, "order:42").await;
         let theirs = tokio::spawn(async move { theirs.finish().await });
         let waits =
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'session' AND wait_event = 'advisory'";
-        eventually("theirs waits for ours", || number(&server, waits) == 1).await;
+        eventually("theirs waits for ours", async || number(&server, waits) == 1).await;
         third.batch_execute("COMMIT").await.unwrap();
         let Acquire::Granted(grant) = soon("ours", ours).await.unwrap() else { panic!("{obstacle}") };
         assert_eq!(soon("theirs", theirs).await.unwrap(), None, "{obstacle}");
@@ -143,7 +147,8 @@ async fn an_extend_that_succeeds_is_never_overwritten_by_theirs() {
         ));
         let ours = store.clone();
         let extend = tokio::spawn(async move { ours.extend(&mine, ttl(60_000)).await });
-        eventually("the extend is through or waits", || extend.is_finished() || number(&server, waits) == 1).await;
+        eventually("the extend is through or waits", async || extend.is_finished() || number(&server, waits) == 1)
+            .await;
         if !extend.is_finished() {
             extending = Some(extend);
             break;
@@ -151,66 +156,15 @@ async fn an_extend_that_succeeds_is_never_overwritten_by_theirs() {
     }
     let extending = extending.expect("an extend that waits for its commit");
     let dead = "SELECT expires_at_ms <= extract(epoch FROM clock_timestamp()) * 1000 - 1000 FROM syncguard_locks";
-    eventually("the old expiry is past", || server.sql(dead) == "t").await;
+    eventually("the old expiry is past", async || server.sql(dead) == "t").await;
     let mut theirs = Acquiring::new(&server, "order:42").await;
     let theirs = tokio::spawn(async move { theirs.finish().await });
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'session' AND wait_event_type = 'Lock'";
-    eventually("theirs waits for ours", || number(&server, waits) == 1).await;
+    eventually("theirs waits for ours", async || number(&server, waits) == 1).await;
     server.sql("ALTER SYSTEM RESET synchronous_standby_names");
     server.sql("SELECT pg_reload_conf()");
     let extended = soon("the extend", extending).await.unwrap().unwrap();
     assert!(matches!(extended, Extend::Extended { .. }), "{extended:?}");
     assert_eq!(soon("theirs", theirs).await.unwrap(), None, "two holders");
     assert!(row(&server, "order:42").contains(mine.expose()));
-}
-
-async fn ours(store: Postgres, inside: Arc<AtomicBool>, fences: Arc<std::sync::Mutex<Vec<u64>>>) {
-    let mut grants = 0;
-    while grants < 25 {
-        let mine = request("order:42");
-        if let Acquire::Granted(grant) = store.acquire(&mine).await.unwrap() {
-            assert!(!inside.swap(true, Ordering::SeqCst), "two holders at once");
-            fences.lock().unwrap().push(grant.fence.get());
-            assert!(matches!(store.extend(&mine.lock_id, ttl(20_000)).await.unwrap(), Extend::Extended { .. }));
-            assert!(inside.swap(false, Ordering::SeqCst), "two holders at once");
-            assert_eq!(store.release(&mine.lock_id).await.unwrap(), Release::Released);
-            grants += 1;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-async fn theirs(server: Arc<Server>, inside: Arc<AtomicBool>, fences: Arc<std::sync::Mutex<Vec<u64>>>) {
-    let releaser = session(&server).await;
-    let mut grants = 0;
-    while grants < 25 {
-        let mut acquiring = Acquiring::new(&server, "order:42").await;
-        if let Some(fence) = acquiring.finish().await {
-            assert!(!inside.swap(true, Ordering::SeqCst), "two holders at once");
-            fences.lock().unwrap().push(fence);
-            tokio::task::yield_now().await;
-            assert!(inside.swap(false, Ordering::SeqCst), "two holders at once");
-            let release = "DELETE FROM syncguard_locks WHERE lock_id = $1";
-            assert_eq!(releaser.execute(release, &[&acquiring.id.expose()]).await.unwrap(), 1);
-            grants += 1;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_of_both_kinds_at_once_never_hold_together_and_fences_only_rise() {
-    let server = Arc::new(server().await);
-    let (inside, fences) = (Arc::<AtomicBool>::default(), Arc::<std::sync::Mutex<Vec<u64>>>::default());
-    let mut tasks = Vec::new();
-    for _ in 0..3 {
-        tasks.push(tokio::spawn(ours(connect(&server).await, inside.clone(), fences.clone())));
-        tasks.push(tokio::spawn(theirs(server.clone(), inside.clone(), fences.clone())));
-    }
-    for task in tasks {
-        soon("a contender", task).await.unwrap();
-    }
-    let fences = fences.lock().unwrap();
-    assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
-    assert_eq!(fences.len(), 150);
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::{
-    Absence, AcquireRequest, Backend, ErrorCode, Event, Extend, ForceRelease, Holder, ListRequest, LookupBy, Loss,
-    Redis, Release, Steal, Topic,
-};
+use leasehold::backend::{Absence, Backend, Event, Extend, ForceRelease, LookupBy, Release, Topic};
+use leasehold::redis::Redis;
+use leasehold::{ErrorCode, Holder, ListRequest, Loss, Steal};
 use test_servers::RedisCluster;
-
-use crate::support::{eventually, exists, granted, held, key, locks, request, soon, ttl};
+use test_support::redis::exists;
+use test_support::{eventually, granted, held, key, locks, request, soon, ttl};
 
 /// The URL of a node, with a prefix that puts all locks on one of them.
 pub(crate) fn through(cluster: &RedisCluster, node: usize) -> String {
@@ -57,12 +56,12 @@ async fn a_listing_through_any_node_shows_all_locks() {
     for node in 0..3 {
         // The listing is the first thing that this handle does.
         let store = Redis::connect(&through(&cluster, node)).await.unwrap();
-        let (mut seen, mut wanted) = (0, ListRequest::new("order:").limit(20));
+        let (mut seen, mut wanted) = (0, ListRequest::new("order:").with_page_size(20));
         loop {
             let page = store.list(&wanted).await.unwrap();
             seen += page.records.len();
             let Some(next) = page.next else { break };
-            wanted = wanted.after(next);
+            wanted = wanted.with_cursor(next);
         }
         assert_eq!(seen, 50, "through node {node}");
     }
@@ -74,17 +73,17 @@ async fn a_steal_tells_a_victim_that_listens_to_another_node() {
     for (of_victim, of_thief) in [(0, 1), (1, 2), (2, 0)] {
         let victim = Redis::connect(&through(&cluster, of_victim)).await.unwrap();
         let thief = Redis::connect(&through(&cluster, of_thief)).await.unwrap();
-        let mut news = victim.subscribe(Topic::Taken).await.unwrap();
+        let mut taken = victim.subscribe(Topic::Taken).await.unwrap();
         let mine = request("order:42");
         let grant = granted(&victim, &mine).await;
-        let stealing = AcquireRequest { steal: Steal::NEVER.from_same_holder(), ..request("order:42") };
+        let stealing = request("order:42").with_steal(Steal::NEVER.with_same_holder());
         assert!(granted(&thief, &stealing).await.fence > grant.fence);
-        let told = soon("the news", news.next()).await;
-        assert_eq!(told, Some(Event::Taken { lock_id: mine.lock_id, how: Loss::Stolen }));
+        let theft = Event::Taken { key: mine.key.clone(), fence: grant.fence, how: Loss::Stolen };
+        assert_eq!(soon("the theft", taken.next()).await, Some(theft));
         assert_eq!(victim.release(&mine.lock_id).await.unwrap(), Release::Absent(Absence::NotFound));
         thief.release(&stealing.lock_id).await.unwrap();
     }
-    let stranger = AcquireRequest { holder: Holder::new("stranger").unwrap(), ..request("order:42") };
+    let stranger = request("order:42").with_holder(Holder::new("stranger").unwrap());
     granted(&Redis::connect(&through(&cluster, 0)).await.unwrap(), &stranger).await;
 }
 
@@ -107,12 +106,12 @@ async fn waiters_are_woken_across_nodes() {
         for round in 1..=15 {
             let next = handles[round % 3].clone();
             let waiting = tokio::spawn(async move { next.lock("order:42").wait_forever().acquire().await });
-            eventually("it waits", || listeners() == 1).await;
+            eventually("it waits", async || listeners() == 1).await;
             let fence = guard.fence();
             guard.release().await.unwrap();
             guard = waiting.await.unwrap().unwrap();
             assert!(guard.fence() > fence);
-            eventually("it stopped waiting", || listeners() == 0).await;
+            eventually("it stopped waiting", async || listeners() == 0).await;
         }
     };
     soon("15 hand-overs", hand_over).await;
@@ -132,9 +131,9 @@ async fn a_url_of_several_nodes_works_while_one_of_them_is_dead() {
     let store = Redis::connect(&url).await.unwrap();
     let mine = request("order:42");
     granted(&store, &mine).await;
-    let mut news = store.subscribe(Topic::Freed(&mine.key)).await.unwrap();
+    let mut freed = store.subscribe(Topic::Freed(&mine.key)).await.unwrap();
     assert_eq!(store.release(&mine.lock_id).await.unwrap(), Release::Released);
-    assert_eq!(soon("the news", news.next()).await, Some(Event::Freed));
+    assert_eq!(soon("the notification", freed.next()).await, Some(Event::Freed));
 }
 
 #[tokio::test]

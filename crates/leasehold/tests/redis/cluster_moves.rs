@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use leasehold::{Acquire, Backend, ErrorCode, Extend, ListRequest, LockState, LookupBy, Redis, Release};
+use leasehold::backend::{Acquire, Backend, Extend, LookupBy, Release};
+use leasehold::redis::Redis;
+use leasehold::{ErrorCode, ListRequest, LockState};
 use test_servers::RedisCluster;
 
 use crate::cluster::{owner, through};
-use crate::support::{eventually, exists, granted, held, key, locks, request, soon, ttl};
+use test_support::redis::exists;
+use test_support::{eventually, granted, held, key, locks, request, soon, ttl};
 
 /// Moves one name, out of those that a move has begun to move.
 fn migrate(cluster: &RedisCluster, from: usize, to: usize, name: &str) {
@@ -33,7 +36,7 @@ async fn a_lock_is_kept_and_handed_on_while_it_moves_from_node_to_node() {
         assert_eq!(guard.state(), LockState::Held);
     }
     let renewed = guard.expires_at();
-    eventually("a heartbeat finds the new node too", || guard.expires_at() > renewed).await;
+    eventually("a heartbeat finds the new node too", async || guard.expires_at() > renewed).await;
     guard.release().await.unwrap();
     let next = soon("the lock", waiting).await.unwrap().unwrap();
     assert!(next.fence() > fence);

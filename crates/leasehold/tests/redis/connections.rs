@@ -1,11 +1,13 @@
 //! Ways to a server, and what is said when there is none.
 
-use std::time::{Duration, Instant};
-
-use leasehold::{Backend, Error, ErrorCode, Locks, Redis, RedisOptions};
+use leasehold::backend::Backend;
+use leasehold::redis::{Redis, RedisOptions};
+use leasehold::{Error, ErrorCode, Locks};
 use test_servers::Redis as Server;
+use test_support::redis::exists;
+use test_support::{everything_said, granted, key, request};
 
-use crate::support::{connect, everything_said, exists, granted, key, request};
+use crate::support::connect;
 
 const SECRET: &str = "hunter2secret";
 
@@ -17,10 +19,11 @@ async fn refused(url: &str) -> Error {
 }
 
 #[tokio::test]
-async fn a_unix_socket_leads_to_the_same_locks() {
+async fn a_unix_socket_takes_a_password_a_database_and_a_prefix() {
     let server = Server::builder().password(SECRET).start();
     granted(&connect(&server).await, &request("order:42")).await;
-    let path = server.socket().display();
+    let path = server.socket();
+    let path = path.display();
     for url in [format!("unix://{path}?pass={SECRET}"), format!("unix:{path}?pass={SECRET}&db=0&user=default")] {
         let store = Redis::connect(&url).await.unwrap();
         assert!(store.is_locked(&key("order:42")).await.unwrap());
@@ -31,85 +34,15 @@ async fn a_unix_socket_leads_to_the_same_locks() {
     assert!(!exists(&server, "app:order:42"), "it is in database 3");
     assert_eq!(refused(&format!("unix://{path}?pass=wrong-{SECRET}")).await.code(), ErrorCode::AuthFailed);
     assert_eq!(refused(&format!("unix://{path}")).await.code(), ErrorCode::AuthFailed);
-    assert_eq!(refused("unix:///no/such/socket").await.code(), ErrorCode::ServiceUnavailable);
 }
 
 #[tokio::test]
-async fn a_password_is_demanded_and_never_shown() {
+async fn other_names_of_the_scheme_and_of_the_user_are_the_same() {
     let server = Server::builder().password(SECRET).start();
-    let at = |credentials: &str| format!("redis://{credentials}127.0.0.1:{}", server.port());
-    let store = Redis::connect(&at(&format!(":{SECRET}@"))).await.unwrap();
-    granted(&store, &request("order:42")).await;
-    let named = Redis::connect(&at(&format!("default:{SECRET}@"))).await.unwrap();
-    assert!(named.is_locked(&key("order:42")).await.unwrap());
-    for wrong in [String::new(), format!(":not-{SECRET}@"), format!("nobody:{SECRET}@")] {
-        let error = refused(&at(&wrong)).await;
-        assert_eq!(error.code(), ErrorCode::AuthFailed, "{error:?}");
-        assert!(!error.is_retryable());
-    }
-    let locks = Locks::new(store);
-    let guard = locks.lock("guarded").acquire().await.unwrap();
-    let fork = locks.backend().fork().await.unwrap();
-    let shown = format!("{locks:?} {:?} {fork:?} {named:?} {guard:?}", locks.backend());
-    assert!(!shown.contains(SECRET), "{shown}");
-}
-
-#[tokio::test]
-async fn a_password_changed_under_a_handle_is_an_authentication_error_once_it_reconnects() {
-    let server = Server::builder().password(SECRET).start();
-    let store = connect(&server).await;
-    granted(&store, &request("order:42")).await;
-    // The helper's own connections go on with the old one.
-    server.cli(&["ACL", "SETUSER", "app", "on", &format!(">{SECRET}"), "~*", "&*", "+@all"]);
-    let app = Redis::connect(&format!("redis://app:{SECRET}@127.0.0.1:{}", server.port())).await.unwrap();
-    assert!(app.is_locked(&key("order:42")).await.unwrap());
-    server.cli(&["ACL", "SETUSER", "app", "resetpass", ">another"]);
-    server.cli(&["CLIENT", "KILL", "USER", "app"]);
-    let mut last = app.is_locked(&key("order:42")).await;
-    if last.as_ref().is_err_and(Error::is_retryable) {
-        last = app.is_locked(&key("order:42")).await;
-    }
-    let error = last.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::AuthFailed, "{error:?}");
-    assert!(!everything_said(&error).contains(SECRET));
-}
-
-#[tokio::test]
-async fn other_names_of_the_scheme_are_the_same() {
-    let server = Server::start();
-    let url = server.url().replace("redis://", "valkey://");
+    let url = server.url().replace("redis://", "valkey://default");
     granted(&Redis::connect(&url).await.unwrap(), &request("order:42")).await;
     assert!(connect(&server).await.is_locked(&key("order:42")).await.unwrap());
     assert!(Locks::connect(&url).await.unwrap().is_locked(&key("order:42")).await.unwrap());
-}
-
-#[tokio::test]
-async fn nobody_at_the_address_is_unavailable() {
-    let server = Server::start();
-    let url = server.url().replace("redis://", &format!("redis://:{SECRET}@"));
-    server.kill();
-    let error = refused(&url).await;
-    assert_eq!(error.code(), ErrorCode::ServiceUnavailable, "{error:?}");
-    assert!(error.is_retryable() && !error.outcome_unknown());
-}
-
-#[tokio::test]
-async fn a_host_that_does_not_answer_costs_the_timeout_and_no_more() {
-    let server = Server::start();
-    server.pause();
-    let started = Instant::now();
-    let error = refused(&format!("redis://:{SECRET}@127.0.0.1:{}?timeout=0.3", server.port())).await;
-    assert_eq!(error.code(), ErrorCode::NetworkTimeout, "{error:?}");
-    let took = started.elapsed();
-    assert!((Duration::from_millis(300)..Duration::from_secs(4)).contains(&took), "{took:?}");
-    server.resume();
-    // An address that is kept for documentation: packets are dropped, or refused on the way.
-    let started = Instant::now();
-    let error = refused(&format!("redis://:{SECRET}@192.0.2.1?timeout=0.3")).await;
-    assert!(error.is_retryable(), "{error:?}");
-    assert!(started.elapsed() < Duration::from_secs(4));
-    let error = refused(&format!("redis://:{SECRET}@no-such-host.invalid?timeout=2")).await;
-    assert!(error.is_retryable(), "{error:?}");
 }
 
 #[tokio::test]
@@ -135,7 +68,7 @@ async fn the_first_of_several_hosts_that_answers_is_used() {
 #[tokio::test]
 async fn what_the_url_says_goes_before_the_options() {
     let server = Server::start();
-    let options = RedisOptions { prefix: "mine".into(), ..RedisOptions::default() };
+    let options = RedisOptions::default().with_prefix("mine");
     let store = Redis::connect_with(&server.url(), options.clone()).await.unwrap();
     granted(&store, &request("order:42")).await;
     assert!(exists(&server, "mine:order:42"));
@@ -146,7 +79,7 @@ async fn what_the_url_says_goes_before_the_options() {
 
 #[tokio::test]
 async fn options_do_not_show_the_password_of_the_sentinels() {
-    let options = RedisOptions { sentinel_password: Some(SECRET.into()), ..RedisOptions::default() };
+    let options = RedisOptions::default().with_sentinel_password(SECRET);
     assert!(!format!("{options:?}").contains(SECRET), "{options:?}");
 }
 

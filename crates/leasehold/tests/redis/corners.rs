@@ -2,26 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{
-    Acquire, Backend, ErrorCode, Extend, ListRequest, Locks, Redis, RedisOptions, Release, Topic, Verdict,
-};
+use leasehold::backend::{Acquire, Backend, Extend};
+use leasehold::redis::{Redis, RedisOptions};
+use leasehold::{ErrorCode, ListRequest, Locks, Verdict};
 use test_servers::{Redis as Server, RedisCluster};
 
 use crate::cluster::{owner, through};
-use crate::support::{check, connect, exists, granted, key, now, request, stealing, ttl};
+use test_support::redis::{PREFIX, RULES, exists, now};
+use test_support::{check, eventually, granted, key, request, stealing, ttl};
 
-const RULES: &str = "+evalsha +eval +time +get +set +mget +del +scan +publish +subscribe +unsubscribe +ping";
-
-#[tokio::test]
-async fn a_doctor_leaves_a_lock_named_doctor_alone() {
-    let server = Server::start();
-    let store = connect(&server).await;
-    let mine = request("doctor");
-    granted(&store, &mine).await;
-    store.examine().await.unwrap();
-    assert!(store.is_locked(&mine.key).await.unwrap(), "the examination ended a lock that is held");
-    assert_eq!(store.release(&mine.lock_id).await.unwrap(), Release::Released);
-}
+use crate::support::connect;
 
 #[tokio::test]
 async fn a_doctor_looks_at_the_node_that_has_the_locks() {
@@ -43,22 +33,21 @@ async fn a_doctor_follows_a_url_of_several_hosts_to_the_primary() {
     assert!(checks.iter().all(|check| check.verdict != Verdict::Fail), "{checks:#?}");
 }
 
-/// Makes a user with these rules, and the documented ones.
-fn user(server: &Server, prefix: &str, rules: &[&str]) {
-    let names = [format!("~{prefix}:*"), format!("&{prefix}:*")];
-    let mut words = vec!["ACL", "SETUSER", "app", "reset", "on", ">pw", &names[0], &names[1]];
-    words.extend(RULES.split(' ').chain(rules.iter().copied()));
-    assert_eq!(server.cli(&words), "OK");
+/// Makes a user with the documented rules and these, and returns the URL.
+fn user(server: &Server, prefix: &str, rules: &[&str]) -> String {
+    let documented = RULES.map(|rule| rule.replace(PREFIX, prefix));
+    let all: Vec<_> = documented.iter().map(String::as_str).chain(rules.iter().copied()).collect();
+    test_support::redis::user(server, "pw", &all)
 }
 
 #[tokio::test]
 async fn a_cluster_that_moves_locks_needs_one_more_permission_which_the_doctor_names() {
     let cluster = RedisCluster::start();
-    let url = format!("redis://app:pw@127.0.0.1:{}?prefix={{locks}}", cluster.nodes()[0].port());
-    cluster.nodes().iter().for_each(|node| user(node, "{locks}", &["+info"]));
+    let allow = |rules: &[&str]| cluster.nodes().iter().map(|node| user(node, "{locks}", rules)).collect::<Vec<_>>();
+    let url = format!("{}?prefix={{locks}}", allow(&["+info"])[0]);
     let checks = Locks::examine(&url).await.unwrap();
     assert!(check(&checks, "cluster").detail.contains("+asking"), "{checks:#?}");
-    cluster.nodes().iter().for_each(|node| user(node, "{locks}", &["+info", "+asking"]));
+    allow(&["+info", "+asking"]);
     assert_eq!(check(&Locks::examine(&url).await.unwrap(), "cluster").verdict, Verdict::Ok);
     let store = Redis::connect(&url).await.unwrap();
     let mine = request("order:42");
@@ -72,8 +61,7 @@ async fn a_cluster_that_moves_locks_needs_one_more_permission_which_the_doctor_n
 #[tokio::test]
 async fn another_database_needs_one_more_permission_which_the_error_names() {
     let server = Server::start();
-    let url = format!("redis://app:pw@127.0.0.1:{}/3", server.port());
-    user(&server, "syncguard", &[]);
+    let url = format!("{}/3", user(&server, PREFIX, &[]));
     let error = Locks::examine(&url).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::AuthFailed, "{error:?}");
     assert!(error.hint().is_some_and(|hint| hint.contains("+select")), "{error:?}");
@@ -92,16 +80,7 @@ async fn a_node_that_left_the_cluster_is_left_for_another_of_the_url() {
     assert_eq!(out.cli(&["CLUSTER", "RESET", "HARD"]), "OK");
     let url = format!("redis://127.0.0.1:{},127.0.0.1:{}?prefix={{locks}}", out.port(), cluster.nodes()[at].port());
     let store = Redis::connect(&url).await.unwrap();
-    let started = Instant::now();
-    let mut last = None;
-    while started.elapsed() < Duration::from_secs(5) {
-        match store.acquire(&request("order:42")).await {
-            Ok(_) => return,
-            Err(error) => last = Some(error),
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("for ever: {last:?}");
+    eventually("another node is asked", async || store.acquire(&request("order:42")).await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -116,53 +95,16 @@ async fn a_node_that_gave_up_its_slots_and_left_is_forgotten() {
     granted(&store, &request("order:1")).await;
     cluster.move_slot(cluster.slot_of("{locks}:order:42"), (at + 2) % 3);
     assert_eq!(cluster.nodes()[at].cli(&["CLUSTER", "RESET", "HARD"]), "OK");
-    let started = Instant::now();
-    let mut last = None;
-    while started.elapsed() < Duration::from_secs(5) {
-        match store.acquire(&request("order:42")).await {
-            Ok(_) => return,
-            Err(error) => last = Some(error),
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("for ever: {last:?}");
+    eventually("another node is asked", async || store.acquire(&request("order:42")).await.is_ok()).await;
 }
 
 #[tokio::test]
 async fn a_timeout_without_end_is_no_panic() {
     let server = Server::start();
-    let options = RedisOptions { timeout: Duration::MAX, ..RedisOptions::default() };
+    let options = RedisOptions::default().with_timeout(Duration::MAX);
     if let Ok(store) = Redis::connect_with(&server.url(), options).await {
         granted(&store, &request("order:42")).await;
     }
-}
-
-#[tokio::test]
-async fn a_subscription_has_a_deadline() {
-    let server = Server::start();
-    let store = {
-        let proxy = test_servers::Proxy::start(server.address());
-        let store = Redis::connect(&format!("redis://127.0.0.1:{}?timeout=1", proxy.port())).await.unwrap();
-        proxy.stall_all();
-        let started = Instant::now();
-        let (one, two, three) = (key("a"), key("b"), key("c"));
-        let later = |key, millis| {
-            let store = &store;
-            async move {
-                tokio::time::sleep(Duration::from_millis(millis)).await;
-                let started = Instant::now();
-                let outcome = store.subscribe(Topic::Freed(key)).await;
-                (outcome.map(drop).map_err(|e| e.code()), started.elapsed())
-            }
-        };
-        let all = tokio::join!(later(&one, 0), later(&two, 50), later(&three, 100));
-        println!("{all:?} {:?}", started.elapsed());
-        for (_, took) in [all.0, all.1, all.2] {
-            assert!(took < Duration::from_millis(1500), "{took:?} with a timeout of 1 s");
-        }
-        store
-    };
-    drop(store);
 }
 
 #[tokio::test]
@@ -201,8 +143,10 @@ async fn a_broken_record_of_ours_is_said_to_be_one() {
 async fn a_cursor_that_no_server_gave_is_an_invalid_argument() {
     let server = Server::start();
     let store = connect(&server).await;
-    let error =
-        store.list(&ListRequest::new("").after(r#"{"step":"99999999999999999999","left":[]}"#)).await.unwrap_err();
+    let error = store
+        .list(&ListRequest::new("").with_cursor(r#"{"step":"99999999999999999999","left":[]}"#))
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error:?}");
 }
 

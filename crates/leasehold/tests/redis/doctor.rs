@@ -1,16 +1,20 @@
 //! An examination finds what endangers locks, and nothing else.
 
-use leasehold::{Backend, Check, ErrorCode, Locks, Redis, Verdict};
+use leasehold::backend::Backend;
+use leasehold::redis::Redis;
+use leasehold::{Check, ErrorCode, Locks, Verdict};
 use test_servers::{Redis as Server, RedisCluster};
+use test_support::redis::snapshot;
+use test_support::{check, complaints, request};
 
-use crate::support::{check, complaints, connect, request, snapshot};
+use crate::support::connect;
 
 async fn examine(server: &Server) -> Vec<Check> {
     connect(server).await.examine().await.unwrap()
 }
 
 #[tokio::test]
-async fn a_good_server_gives_no_cause_for_complaint() {
+async fn a_server_with_a_limit_of_memory_is_examined_in_all_its_parts() {
     let server = Server::builder().append_only("always").args(["--maxmemory", "100mb"]).start();
     let before = snapshot(&server);
     let checks = examine(&server).await;
@@ -20,7 +24,9 @@ async fn a_good_server_gives_no_cause_for_complaint() {
     }
     assert!(check(&checks, "redis").detail.contains(&server.info("server", "redis_version").unwrap()));
     assert_eq!(snapshot(&server), before, "it leaves nothing behind");
-    assert_eq!(Locks::examine(&server.url()).await.unwrap().len(), checks.len());
+    let by_url = Locks::examine(&server.url()).await.unwrap();
+    assert_eq!(check(&by_url, "exclusion").verdict, Verdict::Ok, "{by_url:#?}");
+    assert!(checks.iter().all(|own| check(&by_url, own.name).verdict == own.verdict), "{by_url:#?}");
 }
 
 #[tokio::test]

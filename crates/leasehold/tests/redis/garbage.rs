@@ -1,9 +1,12 @@
 //! What is not a lock, under the name of one, is an error and is left alone.
 
-use leasehold::{Backend, Error, ErrorCode, ListRequest, LookupBy, Release};
+use leasehold::backend::{Backend, LookupBy, Release};
+use leasehold::{Error, ErrorCode, ListRequest};
 use test_servers::Redis as Server;
+use test_support::redis::{index_of, snapshot};
+use test_support::{granted, key, request, stealing, ttl};
 
-use crate::support::{connect, granted, index_of, key, request, snapshot, stealing, ttl};
+use crate::support::connect;
 
 const LOCK: &str = "syncguard:order:42";
 
@@ -75,7 +78,10 @@ async fn an_index_that_leads_to_no_lock_of_its_id_releases_and_extends_nothing()
         server.cli(&["SET", &index_of(&mine.lock_id), leads_to]);
         let before = snapshot(&server);
         assert!(!matches!(store.release(&mine.lock_id).await, Ok(Release::Released)), "{leads_to}");
-        assert!(!matches!(store.extend(&mine.lock_id, ttl(1000)).await, Ok(leasehold::Extend::Extended { .. })));
+        assert!(!matches!(
+            store.extend(&mine.lock_id, ttl(1000)).await,
+            Ok(leasehold::backend::Extend::Extended { .. })
+        ));
         assert!(!matches!(store.lookup(LookupBy::Id(&mine.lock_id)).await, Ok(Some(_))));
         assert_eq!(snapshot(&server), before, "{leads_to}");
     }

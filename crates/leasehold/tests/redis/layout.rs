@@ -1,12 +1,13 @@
 //! What we write is what the shared layout says.
 
-use leasehold::{Acquire, AcquireRequest, Backend, Extend, Holder, ListRequest, LookupBy, Metadata, Release};
+use leasehold::backend::{Backend, Extend, LookupBy, Release};
+use leasehold::{Holder, Metadata};
 use serde_json::json;
 use test_servers::Redis as Server;
+use test_support::redis::{PREFIX, exists, get, index_of, json, now, pttl, snapshot};
+use test_support::{eventually, granted, request, stealing, ttl};
 
-use crate::support::{
-    PREFIX, connect, eventually, exists, get, granted, index_of, json, key, now, pttl, request, snapshot, stealing, ttl,
-};
+use crate::support::connect;
 
 const LOCK: &str = "syncguard:order:42";
 const FENCE: &str = "syncguard:fence:syncguard:order:42";
@@ -23,11 +24,9 @@ async fn a_lock_is_stored_as_a_record_an_index_and_a_counter() {
     let server = Server::start();
     let store = connect(&server).await;
     let metadata = json!({ "order": "A-17", "lines": [], "total": 12345678901234567u64 });
-    let wanted = AcquireRequest {
-        holder: Holder::new("db-1/\"report\" é").unwrap(),
-        metadata: Metadata::new(metadata.clone()).unwrap(),
-        ..request("order:42")
-    };
+    let wanted = request("order:42")
+        .with_holder(Holder::new("db-1/\"report\" é").unwrap())
+        .with_metadata(Metadata::new(metadata.clone()).unwrap());
     let before = now(&server);
     let grant = granted(&store, &wanted).await;
 
@@ -56,6 +55,9 @@ async fn a_lock_is_stored_as_a_record_an_index_and_a_counter() {
     lasts(&server, LOCK, 30_000, before);
     lasts(&server, &index, 30_000, before);
     assert_eq!(pttl(&server, FENCE), -1, "a counter never ends");
+    assert_eq!(store.release(&wanted.lock_id).await.unwrap(), Release::Released);
+    assert_eq!(snapshot(&server).into_keys().collect::<Vec<_>>(), [FENCE]);
+    assert_eq!(pttl(&server, FENCE), -1, "a counter never ends");
 }
 
 #[tokio::test]
@@ -73,7 +75,7 @@ async fn a_lock_without_notes_has_no_field_for_them() {
 async fn an_extend_changes_the_expiry_and_nothing_else() {
     let server = Server::start();
     let store = connect(&server).await;
-    let held = AcquireRequest { metadata: Metadata::new(json!({ "lines": [] })).unwrap(), ..request("order:42") };
+    let held = request("order:42").with_metadata(Metadata::new(json!({ "lines": [] })).unwrap());
     granted(&store, &held).await;
     let (mut record, counter) = (json(&server, LOCK), get(&server, FENCE));
     for millis in [90_000, 5_000] {
@@ -91,56 +93,13 @@ async fn an_extend_changes_the_expiry_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_release_leaves_nothing_but_the_counter() {
-    let server = Server::start();
-    let store = connect(&server).await;
-    let held = request("order:42");
-    let grant = granted(&store, &held).await;
-    assert_eq!(store.release(&held.lock_id).await.unwrap(), Release::Released);
-    assert_eq!(snapshot(&server).into_keys().collect::<Vec<_>>(), [FENCE]);
-    assert_eq!((get(&server, FENCE), pttl(&server, FENCE)), (grant.fence.get().to_string(), -1));
-
-    granted(&store, &held).await;
-    store.force_release(&held.key).await.unwrap();
-    assert_eq!(snapshot(&server).into_keys().collect::<Vec<_>>(), [FENCE]);
-    assert_eq!(pttl(&server, FENCE), -1);
-}
-
-#[tokio::test]
-async fn a_repeated_acquire_changes_nothing() {
-    let server = Server::start();
-    let store = connect(&server).await;
-    let held = request("order:42");
-    let grant = granted(&store, &held).await;
-    let before = snapshot(&server);
-    assert_eq!(granted(&store, &held).await, grant);
-    assert_eq!(snapshot(&server), before);
-}
-
-#[tokio::test]
-async fn looking_changes_nothing() {
-    let server = Server::start();
-    let store = connect(&server).await;
-    let held = request("order:42");
-    granted(&store, &held).await;
-    let before = snapshot(&server);
-    assert!(store.is_locked(&held.key).await.unwrap());
-    assert!(!store.is_locked(&key("order:43")).await.unwrap());
-    assert!(store.lookup(LookupBy::Key(&held.key)).await.unwrap().is_some());
-    assert!(store.lookup(LookupBy::Id(&held.lock_id)).await.unwrap().is_some());
-    assert_eq!(store.list(&ListRequest::new("")).await.unwrap().records.len(), 1);
-    assert!(matches!(store.acquire(&request("order:42")).await.unwrap(), Acquire::Held(_)));
-    assert_eq!(snapshot(&server), before);
-}
-
-#[tokio::test]
 async fn the_index_of_a_stolen_lock_leads_its_victim_nowhere() {
     let server = Server::start();
     let store = connect(&server).await;
     let (victim, thief) = (request("order:42"), stealing("order:42", 0));
     granted(&store, &victim).await;
     let since = now(&server);
-    eventually("a millisecond has passed", || now(&server) > since + 1).await;
+    eventually("a millisecond has passed", async || now(&server) > since + 1).await;
     granted(&store, &thief).await;
     let stolen = snapshot(&server)[LOCK].clone();
     assert_ne!(store.release(&victim.lock_id).await.unwrap(), Release::Released);

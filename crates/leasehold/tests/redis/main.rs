@@ -1,4 +1,5 @@
-//! The store in a Redis server, one file for each kind of promise. Every test has servers of its own.
+//! The store in a Redis server, one file for each kind of promise. Every test has servers of its
+//! own.
 
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used)]
@@ -15,10 +16,7 @@ mod garbage;
 mod layout;
 mod memory;
 mod names;
-mod other;
 mod permissions;
 mod sentinel;
 mod support;
 mod tls;
-mod together;
-mod waiting;

@@ -1,10 +1,12 @@
 //! What a lock costs the server.
 
-use leasehold::{AcquireRequest, Holder, LockId};
+use leasehold::{Holder, LockId};
 use test_servers::Redis as Server;
 
-use crate::other::Other;
-use crate::support::{connect, granted, request};
+use test_support::redis::Other;
+use test_support::{granted, request};
+
+use crate::support::connect;
 
 const LOCKS: u64 = 1000;
 
@@ -31,7 +33,7 @@ async fn the_three_entries_of_a_live_lock_take_less_than_600_bytes() {
     let server = Server::start();
     let store = connect(&server).await;
     let holder = Holder::new("web-production-12/payment-worker-3").unwrap();
-    granted(&store, &AcquireRequest { holder, ..request(&name(1)) }).await;
+    granted(&store, &request(&name(1)).with_holder(holder)).await;
     let names = server.cli(&["KEYS", "*"]);
     assert_eq!(names.lines().count(), 3);
     let bytes: u64 = names.lines().map(|name| server.cli(&["MEMORY", "USAGE", name]).parse::<u64>().unwrap()).sum();
@@ -45,7 +47,7 @@ async fn a_live_lock_takes_little_more_of_the_server_than_one_of_the_other_libra
     let store = connect(&server).await;
     let holder = Holder::new("db-1/nightly-report").unwrap();
     let ours = each(&server, async |number| {
-        granted(&store, &AcquireRequest { holder: holder.clone(), ..request(&name(number)) }).await;
+        granted(&store, &request(&name(number)).with_holder(holder.clone())).await;
     });
     let ours = ours.await;
     let theirs = each(&for_others, async |number| {

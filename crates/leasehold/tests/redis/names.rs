@@ -1,10 +1,14 @@
 //! What is called what, and what is kept apart by it.
 
-use leasehold::{Acquire, Backend, ErrorCode, Key, ListRequest, Locks, LookupBy, Redis, Topic};
+use leasehold::backend::{Acquire, Backend, LookupBy, Topic};
+use leasehold::redis::Redis;
+use leasehold::{ErrorCode, Key, ListRequest, Locks};
 use serde_json::Value;
 use test_servers::Redis as Server;
+use test_support::redis::{exists, snapshot};
+use test_support::{everything_said, granted, key, request};
 
-use crate::support::{connect, everything_said, exists, granted, key, request, snapshot};
+use crate::support::connect;
 
 #[tokio::test]
 async fn locks_and_counters_have_the_names_that_the_shared_vectors_say() {

@@ -3,39 +3,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold::{
-    Acquire, Backend, Check, ErrorCode, Event, Extend, ForceRelease, ListRequest, Locks, LookupBy, Redis, Release,
-    Topic, Verdict,
-};
+use leasehold::backend::{Acquire, Backend, ForceRelease, Release, Topic};
+use leasehold::redis::Redis;
+use leasehold::{Check, ErrorCode, ListRequest, Locks, Verdict};
 use test_servers::Redis as Server;
+use test_support::redis::{RULES, now};
+use test_support::{check, eventually, everything_said, granted, request, soon, stealing};
 
-use crate::support::{check, eventually, everything_said, granted, key, now, request, soon, stealing, ttl};
-
-/// Everything that locks need.
-const RULES: [&str; 14] = [
-    "+evalsha",
-    "+eval",
-    "+time",
-    "+get",
-    "+set",
-    "+mget",
-    "+del",
-    "+scan",
-    "+publish",
-    "+subscribe",
-    "+unsubscribe",
-    "+ping",
-    "~syncguard:*",
-    "&syncguard:*",
-];
-
-/// Makes a user with all these rules but one, and connects as that user.
+/// Makes a user with all that locks need but one rule, and connects as that user.
 async fn user(server: &Server, without: &str) -> Redis {
-    let rules = RULES.iter().filter(|rule| **rule != without);
-    let command: Vec<_> =
-        ["ACL", "SETUSER", "app", "reset", "on", ">hunter2secret"].into_iter().chain(rules.copied()).collect();
-    assert_eq!(server.cli(&command), "OK");
-    Redis::connect(&format!("redis://app:hunter2secret@127.0.0.1:{}", server.port())).await.unwrap()
+    let rules: Vec<_> = RULES.into_iter().filter(|rule| *rule != without).collect();
+    Redis::connect(&test_support::redis::user(server, "hunter2secret", &rules)).await.unwrap()
 }
 
 /// The rules that complaints tell to grant.
@@ -45,39 +23,6 @@ fn named(checks: &[Check]) -> BTreeSet<&str> {
         .flat_map(|check| check.detail.split_whitespace())
         .filter(|word| word.starts_with(['+', '~', '&']))
         .collect()
-}
-
-#[tokio::test]
-async fn the_least_permissions_are_enough_for_everything() {
-    let server = Server::start();
-    let store = user(&server, "").await;
-    let checks = store.examine().await.unwrap();
-    assert_eq!(named(&checks), BTreeSet::new());
-    assert_eq!(check(&checks, "permissions").verdict, Verdict::Ok);
-    assert_eq!(check(&checks, "listening").verdict, Verdict::Ok);
-    assert_eq!(check(&checks, "configuration").verdict, Verdict::Warn, "only INFO would tell");
-
-    let mut freed = store.subscribe(Topic::Freed(&key("order:42"))).await.unwrap();
-    let mut taken = store.subscribe(Topic::Taken).await.unwrap();
-    let held = request("order:42");
-    granted(&store, &held).await;
-    assert!(matches!(store.extend(&held.lock_id, ttl(60_000)).await.unwrap(), Extend::Extended { .. }));
-    assert!(store.is_locked(&held.key).await.unwrap());
-    assert!(store.lookup(LookupBy::Key(&held.key)).await.unwrap().is_some());
-    assert!(store.lookup(LookupBy::Id(&held.lock_id)).await.unwrap().is_some());
-    assert_eq!(store.list(&ListRequest::new("")).await.unwrap().records.len(), 1);
-    assert_eq!(store.release(&held.lock_id).await.unwrap(), Release::Released);
-    assert_eq!(soon("the news", freed.next()).await, Some(Event::Freed));
-    granted(&store, &held).await;
-    store.force_release(&held.key).await.unwrap();
-    assert!(matches!(soon("the news", taken.next()).await, Some(Event::Taken { .. })));
-    drop(freed);
-
-    let locks = Locks::new(store);
-    let guard = locks.lock("guarded").ttl(Duration::from_millis(300)).acquire().await.unwrap();
-    let first = guard.expires_at();
-    eventually("a renewal", || guard.expires_at() > first).await;
-    guard.release().await.unwrap();
 }
 
 #[test]
@@ -104,14 +49,18 @@ async fn nothing_that_locks_do_is_denied_to_a_user_with_the_least_permissions() 
 #[tokio::test]
 async fn an_examination_names_exactly_the_permission_that_is_missing() {
     let server = Server::start();
+    let checks = user(&server, "").await.examine().await.unwrap();
+    assert_eq!(named(&checks), BTreeSet::new());
+    assert_eq!(check(&checks, "listening").verdict, Verdict::Ok);
+    assert_eq!(check(&checks, "configuration").verdict, Verdict::Warn, "only INFO would tell");
     for rule in RULES {
         // What the server remembers of the scripts would hide that one may not send them.
         server.cli(&["SCRIPT", "FLUSH"]);
         let store = user(&server, rule).await;
         let checks = store.examine().await.unwrap();
         assert_eq!(named(&checks), BTreeSet::from([rule]), "without {rule}: {checks:#?}");
-        let for_news = ["+publish", "+subscribe", "+unsubscribe", "+ping", "&syncguard:*"].contains(&rule);
-        let worst = if for_news { Verdict::Warn } else { Verdict::Fail };
+        let for_wake_ups = ["+publish", "+subscribe", "+unsubscribe", "+ping", "&syncguard:*"].contains(&rule);
+        let worst = if for_wake_ups { Verdict::Warn } else { Verdict::Fail };
         assert_eq!(checks.iter().map(|check| check.verdict).max(), Some(worst), "without {rule}: {checks:#?}");
     }
 }
@@ -139,7 +88,7 @@ async fn locks_work_without_the_permission_to_tell_of_them() {
         assert_eq!(store.release(&held.lock_id).await.unwrap(), Release::Released, "without {rule}");
         granted(&store, &held).await;
         let since = now(&server);
-        eventually("a millisecond has passed", || now(&server) > since + 1).await;
+        eventually("a millisecond has passed", async || now(&server) > since + 1).await;
         assert!(matches!(store.acquire(&stealing("order:42", 0)).await.unwrap(), Acquire::Granted(_)));
         assert!(matches!(store.force_release(&held.key).await.unwrap(), ForceRelease::Released(_)));
     }

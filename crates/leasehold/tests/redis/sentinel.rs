@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::{Backend, ErrorCode, LockState, Locks, Redis, Verdict};
+use leasehold::backend::Backend;
+use leasehold::redis::Redis;
+use leasehold::{ErrorCode, LockState, Locks, Verdict};
 use test_servers::RedisSentinel;
-
-use crate::support::{check, eventually, everything_said, exists, granted, key, locks, request, soon};
+use test_support::redis::exists;
+use test_support::{check, eventually, everything_said, granted, key, locks, request, soon};
 
 fn url(group: &RedisSentinel, name: &str) -> String {
     let sentinels: Vec<_> = group.sentinels().iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
@@ -15,7 +17,7 @@ fn url(group: &RedisSentinel, name: &str) -> String {
 /// Waits until every server that is up has the lock, so that no failover can forget it.
 async fn replicated(group: &RedisSentinel, name: &str) {
     let name = format!("syncguard:{name}");
-    eventually("all replicas have the lock", || group.servers().iter().all(|server| exists(server, &name))).await;
+    eventually("all replicas have the lock", async || group.servers().iter().all(|server| exists(server, &name))).await;
 }
 
 #[tokio::test]
@@ -104,7 +106,8 @@ async fn a_failover_on_order_keeps_locks_and_waiters() {
     goes_on(&group, |group| {
         let old = group.failover();
         group.wait_for_new_master();
-        // Until it is told that it is one no more, the old primary grants locks that nobody will remember.
+        // Until it is told that it is one no more, the old primary grants locks that nobody will
+        // remember.
         group.wait_for_demotion(old);
     })
     .await;

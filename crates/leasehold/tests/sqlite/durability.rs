@@ -1,8 +1,11 @@
 //! What outlives the processes that made it, and time.
 
-use leasehold::{AcquireRequest, Backend, LookupBy, Sqlite, SqliteOptions, Synchronous, Ttl};
+use leasehold::Ttl;
+use leasehold::backend::{Backend, LookupBy};
+use leasehold::sqlite::{Sqlite, SqliteOptions, Synchronous};
+use test_support::{eventually, granted, request};
 
-use crate::support::{directory, granted, raw, request, until};
+use crate::support::{directory, raw};
 
 #[tokio::test]
 async fn locks_and_fences_survive_the_processes_that_made_them() {
@@ -11,14 +14,14 @@ async fn locks_and_fences_survive_the_processes_that_made_them() {
     let (first, free) = {
         let store = Sqlite::open(&path).await.unwrap();
         let released = request("free");
-        let fence = granted(&store, &released).await;
+        let fence = granted(&store, &released).await.fence;
         store.release(&released.lock_id).await.unwrap();
-        (granted(&store, &held).await, fence)
+        (granted(&store, &held).await.fence, fence)
     };
     let store = Sqlite::open(&path).await.unwrap();
     let record = store.lookup(LookupBy::Id(&held.lock_id)).await.unwrap().unwrap();
     assert_eq!((record.fence, record.key), (first, held.key));
-    assert!(granted(&store, &request("free")).await > free);
+    assert!(granted(&store, &request("free")).await.fence > free);
 }
 
 #[tokio::test]
@@ -34,7 +37,7 @@ async fn a_key_whose_clock_was_lost_still_gets_a_higher_fence() {
         u64::try_from(ahead).unwrap()
     };
     let store = Sqlite::open(&path).await.unwrap();
-    assert_eq!(granted(&store, &request("k")).await.get(), ahead + 1);
+    assert_eq!(granted(&store, &request("k")).await.fence.get(), ahead + 1);
 }
 
 #[tokio::test]
@@ -49,24 +52,24 @@ async fn rows_that_carry_fences_cannot_be_deleted() {
 async fn dead_records_are_swept_and_their_fences_kept() {
     let (_directory, path) = directory();
     let store = Sqlite::open(&path).await.unwrap();
-    let dead = AcquireRequest { ttl: Ttl::from_millis(1).unwrap(), ..request("dead") };
+    let dead = request("dead").with_ttl(Ttl::from_millis(1).unwrap());
     let live = request("live");
-    let fence = granted(&store, &dead).await;
+    let fence = granted(&store, &dead).await.fence;
     granted(&store, &live).await;
     let held = || {
         let sql = "SELECT count(*) FROM locks WHERE lock_id IS NOT NULL";
         raw(&path).query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
     };
     assert_eq!(held(), 2);
-    until(|| held() == 1);
+    eventually("one holds it", async || held() == 1).await;
     assert!(store.lookup(LookupBy::Id(&live.lock_id)).await.unwrap().is_some());
-    assert!(granted(&store, &request("dead")).await > fence);
+    assert!(granted(&store, &request("dead")).await.fence > fence);
 }
 
 #[tokio::test]
 async fn full_synchronisation_can_be_asked_for() {
     let (_directory, path) = directory();
-    let options = SqliteOptions { synchronous: Synchronous::Full, ..SqliteOptions::default() };
+    let options = SqliteOptions::default().with_synchronous(Synchronous::Full);
     let store = Sqlite::open_with(&path, options).await.unwrap();
     granted(&store, &request("k")).await;
 }
@@ -82,7 +85,7 @@ async fn setting_the_wall_clock_is_no_matter() {
     raw(&path).execute("UPDATE clock SET offset_us = offset_us + 3600000000", []).unwrap();
     let store = Sqlite::open(&path).await.unwrap();
     let request = request("later");
-    let ahead = granted(&store, &request).await;
+    let ahead = granted(&store, &request).await.fence;
     drop(store);
     let store = Sqlite::open(&path).await.unwrap();
     let record = store.lookup(LookupBy::Id(&request.lock_id)).await.unwrap().unwrap();

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Acquire, AcquireRequest, Backend, ErrorCode, Key, Sqlite, Topic};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Topic};
+use leasehold::sqlite::Sqlite;
+use leasehold::{ErrorCode, Key};
+use test_support::{eventually, granted, request};
 
-use crate::support::{directory, granted, raw, request, until};
+use crate::support::{directory, raw};
 
 #[tokio::test]
 async fn many_operations_that_meet_share_transactions() {
@@ -39,7 +42,7 @@ async fn one_wrong_request_does_not_spoil_the_transaction_of_the_others() {
     let blocker = raw(&path);
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
     let good: Vec<_> = (0..10).map(|n| request(&format!("good-{n}"))).collect();
-    let wrong = AcquireRequest { lock_id: taken.lock_id, ..request("wrong") };
+    let wrong = request("wrong").with_lock_id(taken.lock_id);
     let (first, second) = good.split_at(5);
     let spawn = |request: &AcquireRequest| {
         let (store, request) = (store.clone(), request.clone());
@@ -86,7 +89,7 @@ async fn many_processes_may_make_the_file_at_once() {
     for store in opening {
         let store = store.await.unwrap().unwrap();
         let request = request("k");
-        let fence = granted(&store, &request).await;
+        let fence = granted(&store, &request).await.fence;
         assert!(Some(fence) > last);
         last = Some(fence);
         store.release(&request.lock_id).await.unwrap();
@@ -102,7 +105,7 @@ async fn listeners_who_are_gone_are_struck_off() {
     let subscription = store.subscribe(Topic::Freed(&key)).await.unwrap();
     assert_eq!(listeners(), 1);
     drop(subscription);
-    until(|| listeners() == 0);
+    eventually("nobody listens", async || listeners() == 0).await;
 
     let namespace = std::fs::read_link("/proc/self/ns/net").unwrap().to_string_lossy().into_owned();
     let namespace: String = namespace.chars().filter(char::is_ascii_digit).collect();
@@ -111,7 +114,7 @@ async fn listeners_who_are_gone_are_struck_off() {
     let request = request("k");
     granted(&store, &request).await;
     store.release(&request.lock_id).await.unwrap();
-    until(|| listeners() == 0);
+    eventually("nobody listens", async || listeners() == 0).await;
 }
 
 #[tokio::test]

@@ -5,12 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use leasehold::{
-    Acquire, AcquireRequest, Backend, ErrorCode, Locks, Metadata, Release, Sqlite, SqliteOptions, Ttl, Verdict,
-};
+use leasehold::backend::{Acquire, Backend, Release};
+use leasehold::sqlite::{Sqlite, SqliteOptions};
+use leasehold::{ErrorCode, Locks, Metadata, Ttl, Verdict};
 use tempfile::TempDir;
+use test_support::{eventually, granted, request};
 
-use crate::support::{directory, granted, raw, refused, request, until};
+use crate::support::{directory, raw, refused};
 
 #[tokio::test]
 async fn a_file_that_is_no_database_is_refused_and_left_alone() {
@@ -52,7 +53,7 @@ async fn a_corrupt_database_is_an_internal_error() {
         }
     }
     // The last connection has moved everything from the log into the file.
-    until(|| !path.with_extension("db-wal").exists());
+    eventually("the log is gone", async || !path.with_extension("db-wal").exists()).await;
     let mut bytes = std::fs::read(&path).unwrap();
     for byte in &mut bytes[4096..] {
         *byte = 0xa5;
@@ -72,7 +73,7 @@ async fn wrong_paths_are_refused() {
     assert_eq!(refused(directory.path().join("missing/locks.db")).await.code(), ErrorCode::InvalidArgument);
     let error = Sqlite::open(directory.path()).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument, "a directory is no file");
-    let no_create = SqliteOptions { create: false, ..SqliteOptions::default() };
+    let no_create = SqliteOptions::default().with_create(false);
     assert_eq!(Sqlite::open_with(&path, no_create).await.unwrap_err().code(), ErrorCode::InvalidArgument);
     assert!(!path.exists(), "and is not made");
 }
@@ -153,10 +154,10 @@ async fn a_full_disk_is_a_typed_error_without_phantoms_and_all_is_well_when_ther
     let bulky = Metadata::new(serde_json::json!({ "notes": "x".repeat(4000) })).unwrap();
     let mut kept = Vec::new();
     let error = loop {
-        let request = AcquireRequest { metadata: bulky.clone(), ..request(&format!("bulky-{}", kept.len())) };
+        let request = request(&format!("bulky-{}", kept.len())).with_metadata(bulky.clone());
         match store.acquire(&request).await {
             Ok(Acquire::Granted(_)) => kept.push(request),
-            Ok(Acquire::Held(contention)) => panic!("{contention}"),
+            Ok(other) => panic!("{other:?}"),
             Err(error) => {
                 assert!(!store.is_locked(&request.key).await.unwrap(), "refused, and yet held");
                 break error;

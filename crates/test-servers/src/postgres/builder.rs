@@ -1,20 +1,21 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::process::Command;
-use std::sync::Mutex;
 
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::psql::Psql;
-use super::{Postgres, programs, template};
+use super::{Postgres, is_ready, programs, template};
 use crate::account::Account;
 use crate::certificates::Certificates;
 use crate::port::Port;
-use crate::process::Process;
+use crate::server::{Kind, Server, start_on_a_free_port};
 
 /// Says what a [`Postgres`] is to be like before it is started.
 ///
-/// As it is, it believes everybody to be who they say they are, and listens on a port of 127.0.0.1 and a Unix socket.
+/// As it is, it believes everybody to be who they say they are, and listens on a port of 127.0.0.1
+/// and a Unix socket.
 #[derive(Debug, Default)]
 #[must_use = "nothing runs until it is started"]
 pub struct PostgresBuilder {
@@ -24,15 +25,16 @@ pub struct PostgresBuilder {
 }
 
 impl PostgresBuilder {
-    /// Adds a setting, such as `("max_connections", "5")`. A later setting overrides an earlier one, and
-    /// `ALTER SYSTEM` overrides them all.
+    /// Adds a setting, such as `("max_connections", "5")`. A later setting overrides an earlier
+    /// one, and `ALTER SYSTEM` overrides them all.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Demands a password of whoever comes by TCP, as SCRAM has it. This one is the superuser's. It becomes part of
-    /// [`Postgres::url`], so it must not need escaping there. The Unix socket demands none.
+    /// Demands a password of whoever comes by TCP, as SCRAM has it. This one is the superuser's. It
+    /// becomes part of [`Postgres::url`], so it must not need escaping there. The Unix socket
+    /// demands none.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
@@ -48,19 +50,12 @@ impl PostgresBuilder {
     ///
     /// # Panics
     ///
-    /// If PostgreSQL is not installed, or does not start within ten seconds; the message has the end of its log.
+    /// If PostgreSQL is not installed, or does not start in time; the message has the end of its
+    /// log.
     #[must_use]
     #[track_caller]
     pub fn start(mut self) -> Postgres {
-        // A stranger may take the port between our look at it and the server's.
-        for _ in 0..5 {
-            match self.try_start() {
-                Ok(postgres) => return postgres,
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-        panic!("postgres finds no free port");
+        start_on_a_free_port(|| self.try_start())
     }
 
     fn try_start(&mut self) -> io::Result<Postgres> {
@@ -74,8 +69,18 @@ impl PostgresBuilder {
         let mut command = Command::new(programs.join("postgres"));
         command.arg("-D").arg(&data);
         account.run(&mut command);
+        let kind = Kind {
+            command,
+            package: "postgresql",
+            stop_signal: Signal::SIGINT,
+            is_ready: Box::new({
+                let data = data.clone();
+                move |pid| is_ready(&data, pid)
+            }),
+        };
+        let number = port.number();
         // First of all, so that nothing remains if we are killed on the way.
-        let process = Process::new(command, "postgresql", directory)?;
+        let server = Server::new(kind, directory, port)?;
         account.own(&socket_dir)?;
         template::unpack(&programs, &account, &data)?;
         if let Some(certificates) = &self.certificates {
@@ -83,20 +88,13 @@ impl PostgresBuilder {
             account.copy(&certificates.server_key(), &socket_dir.join("server.key"))?;
         }
         let mut settings = File::options().append(true).open(data.join("postgresql.conf"))?;
-        settings.write_all(self.configuration(&port, &socket_dir.to_string_lossy()).as_bytes())?;
+        settings.write_all(self.configuration(number, &socket_dir.to_string_lossy()).as_bytes())?;
         let tcp = if self.password.is_some() { "scram-sha-256" } else { "trust" };
         fs::write(data.join("pg_hba.conf"), format!("local all all trust\nhost all all 127.0.0.1/32 {tcp}\n"))?;
 
-        let psql = Psql { program: programs.join("psql"), socket_dir, port: port.number() };
-        let mut postgres = Postgres {
-            process: Mutex::new(process),
-            port,
-            psql,
-            account,
-            password: self.password.clone(),
-            certificates: None,
-        };
-        postgres.launch()?;
+        server.start()?;
+        let psql = Psql { program: programs.join("psql"), socket_dir, port: number };
+        let mut postgres = Postgres { server, psql, account, password: self.password.clone(), certificates: None };
         if let Some(password) = &self.password {
             let order = format!("ALTER ROLE postgres PASSWORD '{}'", password.replace('\'', "''"));
             postgres.try_sql(&order).map_err(io::Error::other)?;
@@ -105,8 +103,8 @@ impl PostgresBuilder {
         Ok(postgres)
     }
 
-    fn configuration(&self, port: &Port, socket_dir: &str) -> String {
-        let ours = [("port", port.number().to_string()), ("unix_socket_directories", socket_dir.to_owned())];
+    fn configuration(&self, port: u16, socket_dir: &str) -> String {
+        let ours = [("port", port.to_string()), ("unix_socket_directories", socket_dir.to_owned())];
         let ours = ours.iter().map(|(name, value)| (*name, value.as_str()));
         let theirs = self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let lines = ours.chain(theirs).map(|(name, value)| format!("{name} = '{}'\n", value.replace('\'', "''")));

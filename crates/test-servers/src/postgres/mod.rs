@@ -5,10 +5,9 @@ mod programs;
 mod psql;
 mod template;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{fs, io};
 
 use nix::sys::signal::Signal;
 
@@ -17,22 +16,21 @@ pub(crate) use psql::Psql;
 
 use crate::account::Account;
 use crate::certificates::Certificates;
-use crate::family::{descendants, is_dead};
-use crate::port::Port;
-use crate::process::{Process, expect};
+use crate::process_tree::{descendants, is_dead};
+use crate::server::{Server, expect};
 use psql::APPLICATION;
 
 /// The superuser, and the database that everybody has.
 const POSTGRES: &str = "postgres";
 
-/// One private PostgreSQL server, killed and forgotten when it is dropped.
+/// One private PostgreSQL server, killed and forgotten when it is dropped. As every [`Server`] it
+/// can be stopped, killed, paused and restarted.
 ///
-/// The newest version that Debian has installed, or else the one on the path; 14 is the oldest that will do. If this
-/// process is root's, the server runs as `postgres` or `nobody`.
+/// The newest version that Debian has installed, or else the one on the path; 14 is the oldest that
+/// will do. If this process is root's, the server runs as `postgres` or `nobody`.
 #[derive(Debug)]
 pub struct Postgres {
-    process: Mutex<Process>,
-    port: Port,
+    server: Server,
     psql: Psql,
     account: Account,
     password: Option<String>,
@@ -40,11 +38,13 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server with an empty database, as durable as PostgreSQL is. When this returns it takes connections.
+    /// Starts a server with an empty database, as durable as PostgreSQL is. When this returns it
+    /// takes connections.
     ///
     /// # Panics
     ///
-    /// If PostgreSQL is not installed, or does not start within ten seconds; the message has the end of its log.
+    /// If PostgreSQL is not installed, or does not start in time; the message has the end of its
+    /// log.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
@@ -67,7 +67,8 @@ impl Postgres {
         PostgresBuilder::default()
     }
 
-    /// `postgres://postgres@127.0.0.1:PORT/postgres`: the superuser's, with the password if there is one.
+    /// `postgres://postgres@127.0.0.1:PORT/postgres`: the superuser's, with the password if there
+    /// is one.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_as(POSTGRES, self.password.as_deref().unwrap_or_default())
@@ -80,7 +81,8 @@ impl Postgres {
         format!("{POSTGRES}://{user}{colon}{password}@{}/{POSTGRES}", self.address())
     }
 
-    /// The superuser's URL with an `sslmode`, such as `verify-full`, and the authority to trust as `sslrootcert`.
+    /// The superuser's URL with an `sslmode`, such as `verify-full`, and the authority to trust as
+    /// `sslrootcert`.
     ///
     /// # Panics
     ///
@@ -103,38 +105,15 @@ impl Postgres {
         certificates.unwrap_or_else(|| panic!("this server was not asked to speak TLS")).ca_file()
     }
 
-    /// The port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port.number()
-    }
-
-    /// The address of the port.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port()).into()
-    }
-
-    /// The directory of the Unix socket, which clients take for a host name. Only root and the server's own account
-    /// get in.
+    /// The directory of the Unix socket, which clients take for a host name. Only root and the
+    /// server's own account get in.
     #[must_use]
     pub fn socket_dir(&self) -> &Path {
         &self.psql.socket_dir
     }
 
-    /// The process id of the postmaster.
-    ///
-    /// # Panics
-    ///
-    /// If the server was stopped or killed.
-    #[must_use]
-    #[track_caller]
-    pub fn pid(&self) -> u32 {
-        self.process().pid().unwrap_or_else(|| panic!("postgres does not run"))
-    }
-
-    /// The process ids of the postmaster and of all that it has started: one for each connection, even one that is just
-    /// ending, and those that work for all.
+    /// The process ids of the postmaster and of all that it has started: one for each connection,
+    /// even one that is just ending, and those that work for all.
     ///
     /// # Panics
     ///
@@ -147,18 +126,19 @@ impl Postgres {
         std::iter::once(postmaster).chain(children).collect()
     }
 
-    /// Runs SQL with `psql` as the superuser, on a connection of its own, statement by statement, and returns what it
-    /// prints: values between bars, rows on lines.
+    /// Runs SQL with `psql` as the superuser, on a connection of its own, statement by statement,
+    /// and returns what it prints: values between bars, rows on lines.
     ///
     /// # Panics
     ///
-    /// If a statement fails, or the server cannot be reached within ten seconds.
+    /// If a statement fails, or the server cannot be reached in time.
     #[track_caller]
     pub fn sql(&self, sql: &str) -> String {
         self.sql_as(POSTGRES, sql)
     }
 
-    /// As [`sql`](Self::sql), as another user. It comes through the Unix socket, which demands no password.
+    /// As [`sql`](Self::sql), as another user. It comes through the Unix socket, which demands no
+    /// password.
     ///
     /// # Panics
     ///
@@ -177,13 +157,13 @@ impl Postgres {
         self.psql.run(POSTGRES, POSTGRES, &["-t"], sql)
     }
 
-    /// How often statements were called whose text is `LIKE` the pattern, since the start or the last
-    /// `SELECT pg_stat_statements_reset()`. In the text, `$1` and so on stand for constants.
+    /// How often statements were called whose text is `LIKE` the pattern, since the start or the
+    /// last `SELECT pg_stat_statements_reset()`. In the text, `$1` and so on stand for constants.
     ///
     /// # Panics
     ///
-    /// As [`sql`](Self::sql), or if the extension `pg_stat_statements` is not installed; Debian has it in the same
-    /// package as the server.
+    /// As [`sql`](Self::sql), or if the extension `pg_stat_statements` is not installed; Debian has
+    /// it in the same package as the server.
     #[must_use]
     #[track_caller]
     pub fn calls(&self, pattern: &str) -> u64 {
@@ -194,9 +174,9 @@ impl Postgres {
     }
 
     /// Ends the connections of clients for which a condition on `pg_stat_activity` holds, such as
-    /// `"application_name = 'leasehold'"`, and returns how many. When this returns they are gone; for each it waits ten
-    /// seconds at most. Those of [`sql`](Self::sql), which may not quite have ended, are left alone and not counted, and
-    /// so is a connection that ends by itself meanwhile.
+    /// `"application_name = 'leasehold'"`, and returns how many. When this returns they are gone;
+    /// for each it waits ten seconds at most. Those of [`sql`](Self::sql), which may not quite have
+    /// ended, are left alone and not counted, and so is a connection that ends by itself meanwhile.
     ///
     /// # Panics
     ///
@@ -210,84 +190,16 @@ impl Postgres {
         ended.lines().filter(|ended| *ended == "t").count()
     }
 
-    /// Stops all processes of the server where they are. Its port still takes connections, and nobody answers.
-    ///
-    /// # Panics
-    ///
-    /// If the server was stopped or killed.
-    #[track_caller]
-    pub fn pause(&self) {
-        expect("pause", self.process().pause());
-    }
-
-    /// Lets the paused processes go on.
-    ///
-    /// # Panics
-    ///
-    /// If the server was stopped or killed.
-    #[track_caller]
-    pub fn resume(&self) {
-        expect("resume", self.process().resume());
-    }
-
-    /// Ends all processes of the server as a crash of the machine would. When this returns they are gone.
-    ///
-    /// # Panics
-    ///
-    /// If they cannot be waited for.
-    #[track_caller]
-    pub fn kill(&self) {
-        expect("kill", self.process().kill());
-    }
-
-    /// Ends the server in order, and the connections to it with an error: PostgreSQL's *fast* shutdown.
-    ///
-    /// # Panics
-    ///
-    /// If it takes more than ten seconds.
-    #[track_caller]
-    pub fn stop(&self) {
-        expect("stop", self.process().stop_by(Signal::SIGINT));
-    }
-
-    /// Starts the server again after [`kill`](Self::kill) or [`stop`](Self::stop), on the same port and with the same
-    /// data. A server that still runs is stopped first. When this returns it takes connections.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    #[track_caller]
-    pub fn restart(&self) {
-        self.stop();
-        expect("restart", self.launch());
-    }
-
-    /// Ends the server in order and starts it again: PostgreSQL's *fast* shutdown.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    #[track_caller]
-    pub fn restart_fast(&self) {
-        self.restart();
-    }
-
-    /// Ends the server without any order and starts it again, to recover from its log: PostgreSQL's *immediate*
-    /// shutdown.
+    /// Ends the server without any order and starts it again, to recover from its log: PostgreSQL's
+    /// *immediate* shutdown.
     ///
     /// # Panics
     ///
     /// As [`start`](Self::start).
     #[track_caller]
     pub fn restart_immediate(&self) {
-        expect("stop", self.process().stop_by(Signal::SIGQUIT));
-        expect("restart", self.launch());
-    }
-
-    /// All that the server has logged.
-    #[must_use]
-    pub fn log(&self) -> String {
-        self.process().log()
+        self.stop_by(Signal::SIGQUIT);
+        expect("restart", self.start());
     }
 
     pub(crate) fn psql(&self) -> &Psql {
@@ -297,21 +209,21 @@ impl Postgres {
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }
+}
 
-    /// The postmaster notes what it is up to in a file, where `pg_ctl` looks too. To ask by connecting would leave
-    /// traces in the statistics.
-    fn launch(&self) -> io::Result<()> {
-        let note = self.socket_dir().join("data/postmaster.pid");
-        let read = || fs::read_to_string(&note).unwrap_or_default();
-        // A killed server leaves its own behind.
-        let stale = read();
-        self.process().start(|| {
-            let note = read();
-            note != stale && note.lines().nth(7).is_some_and(|status| status.trim() == "ready")
-        })
-    }
+impl Deref for Postgres {
+    type Target = Server;
 
-    fn process(&self) -> MutexGuard<'_, Process> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deref(&self) -> &Server {
+        &self.server
     }
+}
+
+/// Whether the postmaster with this process id takes connections. It notes what it is up to in a
+/// file, where `pg_ctl` looks too: to ask by connecting would leave traces in the statistics. A
+/// killed one leaves its note behind.
+fn is_ready(data: &Path, pid: u32) -> bool {
+    let note = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+    let mut lines = note.lines().map(str::trim);
+    lines.next() == Some(pid.to_string().as_str()) && lines.nth(6) == Some("ready")
 }

@@ -4,7 +4,8 @@ use std::{env, fs, io};
 /// Where Debian puts each version's programs, which are not on the path.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// The directory with the programs of the newest PostgreSQL on this machine: Debian's, or else the one on the path.
+/// The directory with the programs of the newest PostgreSQL on this machine: Debian's, or else the
+/// one on the path.
 pub(super) fn find() -> io::Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     find_in(Path::new(DEBIAN), env::split_paths(&path))

@@ -3,7 +3,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, io};
 
-/// What the connections of this crate call themselves, so that they can be told from those of the tests.
+/// What the connections of this crate call themselves, so that they can be told from those of the
+/// tests.
 pub(super) const APPLICATION: &str = "test-servers";
 
 /// How to reach a server with `psql`, through its Unix socket.
@@ -15,8 +16,9 @@ pub(crate) struct Psql {
 }
 
 impl Psql {
-    /// Runs SQL, statement by statement, and returns what it prints: values between bars, rows on lines. If a statement
-    /// fails, the ones after it are not run, and the error is what `psql` complains of.
+    /// Runs SQL, statement by statement, and returns what it prints: values between bars, rows on
+    /// lines. If a statement fails, the ones after it are not run, and the error is what `psql`
+    /// complains of.
     pub(crate) fn run(&self, user: &str, database: &str, arguments: &[&str], sql: &str) -> Result<String, String> {
         self.try_run(user, database, arguments, sql).unwrap_or_else(|error| Err(format!("psql: {error}")))
     }

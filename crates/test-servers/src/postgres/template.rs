@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use crate::account::Account;
 
-/// Durability is what it is for users. Segments of one megabyte make less to copy, and the locale is one that exists
-/// everywhere.
+/// Durability is what it is for users. Segments of one megabyte make less to copy, and the locale
+/// is one that exists everywhere.
 const INITDB: [&str; 7] =
     ["--no-sync", "--wal-segsize=1", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "-D"];
 
-/// What differs from PostgreSQL's defaults: small, private, and with nothing that would outlive a killed server in
-/// `/dev/shm`.
+/// What differs from PostgreSQL's defaults: small, private, and with nothing that would outlive a
+/// killed server in `/dev/shm`.
 const SETTINGS: &str = "
 listen_addresses = '127.0.0.1'
 max_connections = 100
@@ -31,8 +31,8 @@ const STATISTICS: &str = "pg_stat_statements";
 
 /// Fills `data` with a fresh database cluster.
 ///
-/// `initdb` takes a second, so that what it made is kept for all tests on this machine: as one file, which is there or
-/// not, whoever cleans up in the temporary directory.
+/// `initdb` takes a second, so that what it made is kept for all tests on this machine: as one
+/// file, which is there or not, whoever cleans up in the temporary directory.
 pub(super) fn unpack(programs: &Path, account: &Account, data: &Path) -> io::Result<()> {
     let archive = open_or_make(programs, account)?;
     DirBuilder::new().mode(0o700).create(data)?;

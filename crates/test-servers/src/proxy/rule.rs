@@ -17,7 +17,8 @@ pub(super) enum Action {
 }
 
 impl Rule {
-    /// Whether it has acted, to the end: the connection is cut, the garbage sent, the reply received and withheld.
+    /// Whether it has acted, to the end: the connection is cut, the garbage sent, the reply
+    /// received and withheld.
     #[must_use]
     pub fn fired(&self) -> bool {
         *self.state.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,18 +1,19 @@
 use std::ffi::OsString;
 use std::io;
 use std::process::Command;
-use std::sync::Mutex;
 
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use super::{Redis, Tls};
+use super::{Redis, Tls, is_ready, socket};
 use crate::certificates::Certificates;
 use crate::port::Port;
-use crate::process::Process;
+use crate::server::{Kind, Server, start_on_a_free_port};
 
 /// Says what a [`Redis`] is to be like before it is started.
 ///
-/// As it is, it keeps everything in memory, has no password, and listens on a port of 127.0.0.1 and a Unix socket.
+/// As it is, it keeps everything in memory, has no password, and listens on a port of 127.0.0.1 and
+/// a Unix socket.
 #[derive(Debug, Default)]
 #[must_use = "nothing runs until it is started"]
 pub struct RedisBuilder {
@@ -23,21 +24,25 @@ pub struct RedisBuilder {
 }
 
 impl RedisBuilder {
-    /// Adds arguments of `redis-server`, such as `["--maxmemory", "2mb"]`. A later setting overrides an earlier one.
+    /// Adds arguments of `redis-server`, such as `["--maxmemory", "2mb"]`. A later setting
+    /// overrides an earlier one.
     ///
-    /// A password must be set with [`password`](Self::password), or the server is never found ready.
+    /// A password must be set with [`password`](Self::password), or the server is never found
+    /// ready.
     pub fn args<'a>(mut self, arguments: impl IntoIterator<Item = &'a str>) -> Self {
         self.settings.extend(arguments.into_iter().map(str::to_owned));
         self
     }
 
-    /// Demands this password of clients. It becomes part of [`Redis::url`], so it must not need escaping there.
+    /// Demands this password of clients. It becomes part of [`Redis::url`], so it must not need
+    /// escaping there.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.args(["--requirepass", password, "--masterauth", password])
     }
 
-    /// Also listens for TLS, with [`Certificates`] of its own. Clients may show a certificate, but need not.
+    /// Also listens for TLS, with [`Certificates`] of its own. Clients may show a certificate, but
+    /// need not.
     pub fn tls(mut self) -> Self {
         self.certificates = Some(Certificates::generate());
         self.args(["--tls-auth-clients", "optional"])
@@ -48,8 +53,8 @@ impl RedisBuilder {
         self.tls().args(["--tls-auth-clients", "yes"])
     }
 
-    /// Writes what it is told to a file: at once with `always`, each second with `everysec`, or when the system likes
-    /// to with `no`.
+    /// Writes what it is told to a file: at once with `always`, each second with `everysec`, or
+    /// when the system likes to with `no`.
     pub fn append_only(self, fsync: &str) -> Self {
         self.args(["--appendonly", "yes", "--appendfsync", fsync])
     }
@@ -64,7 +69,8 @@ impl RedisBuilder {
         }
     }
 
-    /// Is one node of a cluster, which knows no other yet. [`RedisCluster`](crate::RedisCluster) is a whole one.
+    /// Is one node of a cluster, which knows no other yet. [`RedisCluster`](crate::RedisCluster) is
+    /// a whole one.
     pub fn cluster(mut self) -> Self {
         self.cluster = true;
         // Two seconds of silence, rather than fifteen, and a node is taken for dead.
@@ -75,19 +81,12 @@ impl RedisBuilder {
     ///
     /// # Panics
     ///
-    /// If `redis-server` is not installed, or does not answer within ten seconds; the message has the end of its log.
+    /// If `redis-server` is not installed, or does not answer in time; the message has the end of
+    /// its log.
     #[must_use]
     #[track_caller]
     pub fn start(mut self) -> Redis {
-        // A stranger may take the port between our look at it and the server's.
-        for _ in 0..5 {
-            match self.try_start() {
-                Ok(redis) => return redis,
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-        panic!("redis-server finds no free port");
+        start_on_a_free_port(|| self.try_start())
     }
 
     fn try_start(&mut self) -> io::Result<Redis> {
@@ -95,13 +94,14 @@ impl RedisBuilder {
         let port = Port::reserve()?;
         let bus = if self.cluster { Some(Port::reserve()?) } else { None };
         let tls_port = if self.certificates.is_some() { Some(Port::reserve()?) } else { None };
-        let socket = directory.path().join("redis.sock");
 
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--protected-mode", "no", "--daemonize", "no", "--save", ""]);
-        // A replica is served at once, rather than after five seconds in which others might come along.
+        // A replica is served at once, rather than after five seconds in which others might come
+        // along.
         command.args(["--repl-diskless-sync-delay", "0"]);
-        command.args(["--port", &port.number().to_string()]).arg("--unixsocket").arg(&socket);
+        command.args(["--port", &port.number().to_string()]).arg("--unixsocket");
+        command.arg(socket(directory.path()));
         if let Some(bus) = &bus {
             command.args(["--cluster-port", &bus.number().to_string()]);
         }
@@ -110,12 +110,19 @@ impl RedisBuilder {
         }
         command.args(&self.settings);
 
-        let process = Mutex::new(Process::new(command, "redis-server", directory)?);
-        let mut redis = Redis { process, port, bus, tls: None, socket, password: self.password.clone() };
-        redis.launch()?;
+        let server = Server::new(kind(command, &port, self.password.clone()), directory, port)?;
+        server.start()?;
+        let mut redis = Redis { server, bus, tls: None, password: self.password.clone() };
         redis.tls = tls_port.zip(self.certificates.take()).map(|(port, certificates)| Tls { port, certificates });
         Ok(redis)
     }
+}
+
+/// A server that answers on `port`, a sentinel too.
+pub(super) fn kind(command: Command, port: &Port, password: Option<String>) -> Kind {
+    let port = port.number();
+    let is_ready = Box::new(move |_| is_ready(port, password.as_deref()).unwrap_or(false));
+    Kind { command, package: "redis-server", stop_signal: Signal::SIGTERM, is_ready }
 }
 
 fn tls_files(certificates: &Certificates) -> [OsString; 6] {

@@ -1,4 +1,5 @@
-use super::{Redis, await_condition, find_field};
+use super::{Redis, find_field};
+use crate::deadline::eventually;
 
 /// Slots of a cluster, by Redis' definition.
 const SLOTS: u16 = 16_384;
@@ -11,8 +12,9 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts the nodes and makes them one. When this returns, all of them take commands and agree on who has which
-    /// slot. It takes two seconds: that long a fresh node waits before it takes commands, whatever the others say.
+    /// Starts the nodes and makes them one. When this returns, all of them take commands and agree
+    /// on who has which slot. It takes two seconds: that long a fresh node waits before it takes
+    /// commands, whatever the others say.
     ///
     /// # Panics
     ///
@@ -37,7 +39,7 @@ impl RedisCluster {
                 node.order(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string(), &bus]);
             }
         }
-        await_condition("the nodes to become a cluster", || cluster.nodes.iter().all(|node| cluster.is_ready(node)));
+        eventually("the nodes to become a cluster", || cluster.nodes.iter().all(|node| cluster.is_ready(node)));
         cluster
     }
 
@@ -95,8 +97,8 @@ impl RedisCluster {
         slot_move.finish();
     }
 
-    /// Begins to move a slot to another node, and leaves it at that: the old node answers for keys that it still has,
-    /// and for others sends clients on with `ASK`.
+    /// Begins to move a slot to another node, and leaves it at that: the old node answers for keys
+    /// that it still has, and for others sends clients on with `ASK`.
     ///
     /// # Panics
     ///
@@ -140,7 +142,8 @@ pub struct SlotMove<'a> {
 }
 
 impl SlotMove<'_> {
-    /// Moves the keys of the slot. The slot stays: the old node now sends clients on with `ASK` for all of them.
+    /// Moves the keys of the slot. The slot stays: the old node now sends clients on with `ASK` for
+    /// all of them.
     ///
     /// # Panics
     ///
@@ -169,11 +172,12 @@ impl SlotMove<'_> {
     pub fn finish(self) {
         let Self { cluster, slot, from, to } = self;
         let others = (0..cluster.nodes.len()).filter(|index| *index != to && *index != from);
-        // The new owner first: it takes a higher epoch, so that nobody can take the old one's word for it.
+        // The new owner first: it takes a higher epoch, so that nobody can take the old one's word
+        // for it.
         for index in [to, from].into_iter().chain(others) {
             cluster.nodes[index].order(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &cluster.ids[to]]);
         }
-        await_condition("all nodes to know of the move", || {
+        eventually("all nodes to know of the move", || {
             cluster.nodes.iter().all(|node| cluster.slot_owner_seen_by(node, slot) == Some(to))
         });
     }
@@ -192,7 +196,8 @@ impl SlotMove<'_> {
     }
 }
 
-/// Whether `7` or `5-9`, as `CLUSTER NODES` lists them, contains a slot. Slots on their way are in brackets.
+/// Whether `7` or `5-9`, as `CLUSTER NODES` lists them, contains a slot. Slots on their way are in
+/// brackets.
 fn range_contains(slots: &str, slot: u16) -> bool {
     let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
     matches!((first.parse::<u16>(), last.parse::<u16>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))

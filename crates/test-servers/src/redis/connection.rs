@@ -69,7 +69,8 @@ impl Connection {
 }
 
 impl Reply {
-    /// As `redis-cli --raw` prints it: an array is a line for each element, nothing is an empty line.
+    /// As `redis-cli --raw` prints it: an array is a line for each element, nothing is an empty
+    /// line.
     pub(super) fn into_raw(self) -> String {
         match self {
             Self::Text(text) | Self::Error(text) => text,

@@ -5,11 +5,10 @@ mod cluster;
 mod connection;
 mod sentinel;
 
-use std::fmt::Display;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use builder::RedisBuilder;
@@ -17,19 +16,18 @@ pub use cluster::{RedisCluster, SlotMove};
 pub use sentinel::RedisSentinel;
 
 use crate::certificates::Certificates;
-use crate::patience::wait_until;
+use crate::deadline::DEADLINE;
 use crate::port::Port;
-use crate::process::{PATIENCE, Process};
+use crate::server::{Server, expect};
 use connection::{Connection, Reply};
 
-/// One private `redis-server`, killed and forgotten when it is dropped.
+/// One private `redis-server`, killed and forgotten when it is dropped. As every [`Server`] it can
+/// be stopped, killed, paused and restarted.
 #[derive(Debug)]
 pub struct Redis {
-    process: Mutex<Process>,
-    port: Port,
+    server: Server,
     bus: Option<Port>,
     tls: Option<Tls>,
-    socket: PathBuf,
     password: Option<String>,
 }
 
@@ -44,7 +42,8 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If `redis-server` is not installed, or does not answer within ten seconds; the message has the end of its log.
+    /// If `redis-server` is not installed, or does not answer within ten seconds; the message has
+    /// the end of its log.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
@@ -84,22 +83,10 @@ impl Redis {
         self.url_for("rediss", self.tls().port.number())
     }
 
-    /// The port that speaks plain Redis.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port.number()
-    }
-
-    /// The address of the port that speaks plain Redis.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port()).into()
-    }
-
     /// The Unix socket.
     #[must_use]
-    pub fn socket(&self) -> &Path {
-        &self.socket
+    pub fn socket(&self) -> PathBuf {
+        socket(self.directory())
     }
 
     /// The address of the port that speaks TLS.
@@ -111,6 +98,12 @@ impl Redis {
     #[track_caller]
     pub fn tls_address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.tls().port.number()).into()
+    }
+
+    /// Whether the server was asked to speak TLS.
+    #[must_use]
+    pub fn speaks_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// The certificate of the authority that a client has to trust.
@@ -139,30 +132,20 @@ impl Redis {
         self.tls().certificates.client_key()
     }
 
-    /// The process id.
+    /// Runs one command, on a connection of its own, and returns what `redis-cli --raw` would
+    /// print: the value, or a line for each, or the server's error. What depends on the connection,
+    /// such as `WAIT` or `MULTI`, has no effect.
     ///
     /// # Panics
     ///
-    /// If the server was stopped or killed.
-    #[must_use]
-    #[track_caller]
-    pub fn pid(&self) -> u32 {
-        self.process().pid().unwrap_or_else(|| panic!("redis-server does not run"))
-    }
-
-    /// Runs one command, on a connection of its own, and returns what `redis-cli --raw` would print: the value, or a
-    /// line for each, or the server's error. What depends on the connection, such as `WAIT` or `MULTI`, has no effect.
-    ///
-    /// # Panics
-    ///
-    /// If the server cannot be reached or does not answer within ten seconds.
+    /// If the server cannot be reached or does not answer within the [`DEADLINE`](crate::DEADLINE).
     #[track_caller]
     pub fn cli(&self, words: &[&str]) -> String {
         expect("redis-server", self.command(words)).into_raw()
     }
 
-    /// One field of the server's `INFO`, such as `cmdstat_evalsha` of `commandstats`. Asking is a command too, and
-    /// counted.
+    /// One field of the server's `INFO`, such as `cmdstat_evalsha` of `commandstats`. Asking is a
+    /// command too, and counted.
     ///
     /// # Panics
     ///
@@ -173,7 +156,8 @@ impl Redis {
         find_field(&self.cli(&["INFO", section]), field)
     }
 
-    /// How often a command was called since the start or the last `CONFIG RESETSTAT`, such as `evalsha`.
+    /// How often a command was called since the start or the last `CONFIG RESETSTAT`, such as
+    /// `evalsha`.
     ///
     /// # Panics
     ///
@@ -198,80 +182,8 @@ impl Redis {
         bytes.unwrap_or_else(|| panic!("redis-server does not say how much memory it uses"))
     }
 
-    /// Stops the process where it is. Its port still takes connections, and nobody answers.
-    ///
-    /// # Panics
-    ///
-    /// If the server was stopped or killed.
-    #[track_caller]
-    pub fn pause(&self) {
-        expect("pause", self.process().pause());
-    }
-
-    /// Lets the paused process go on.
-    ///
-    /// # Panics
-    ///
-    /// If the server was stopped or killed.
-    #[track_caller]
-    pub fn resume(&self) {
-        expect("resume", self.process().resume());
-    }
-
-    /// Ends the process as a crash would.
-    ///
-    /// # Panics
-    ///
-    /// If it cannot be waited for.
-    #[track_caller]
-    pub fn kill(&self) {
-        expect("kill", self.process().kill());
-    }
-
-    /// Ends the process in order.
-    ///
-    /// # Panics
-    ///
-    /// If it takes more than ten seconds.
-    #[track_caller]
-    pub fn stop(&self) {
-        expect("stop", self.process().stop());
-    }
-
-    /// Starts the server again after [`kill`](Self::kill) or [`stop`](Self::stop), on the same ports and with the same
-    /// files. A server that still runs is stopped first. When this returns it answers.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    #[track_caller]
-    pub fn restart(&self) {
-        self.stop();
-        expect("restart", self.launch());
-    }
-
-    /// All that the server has logged.
-    #[must_use]
-    pub fn log(&self) -> String {
-        self.process().log()
-    }
-
-    fn launch(&self) -> io::Result<()> {
-        self.process().start(|| self.is_ready().unwrap_or(false))
-    }
-
-    /// A replica answers before it has anything to say.
-    fn is_ready(&self) -> io::Result<bool> {
-        let mut connection = Connection::open(self.address(), self.password.as_deref(), Duration::from_secs(1))?;
-        if connection.command(&["PING"])? != Reply::Text("PONG".to_owned()) {
-            return Ok(false);
-        }
-        let replication = connection.command(&["INFO", "replication"])?.into_raw();
-        Ok(find_field(&replication, "master_link_status").is_none_or(|status| status == "up"))
-    }
-
     fn command(&self, words: &[&str]) -> io::Result<Reply> {
-        Connection::open(self.address(), self.password.as_deref(), PATIENCE)?.command(words)
+        Connection::open(self.address(), self.password.as_deref(), DEADLINE)?.command(words)
     }
 
     /// Runs a command that has to succeed.
@@ -280,10 +192,6 @@ impl Redis {
         if let Reply::Error(error) = expect("redis-server", self.command(words)) {
             panic!("redis-server refuses {words:?}: {error}");
         }
-    }
-
-    fn process(&self) -> MutexGuard<'_, Process> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[track_caller]
@@ -297,15 +205,28 @@ impl Redis {
     }
 }
 
-#[track_caller]
-fn expect<T>(what: impl Display, result: io::Result<T>) -> T {
-    result.unwrap_or_else(|error| panic!("{what}: {error}"))
+impl Deref for Redis {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
 }
 
-#[track_caller]
-fn await_condition(what: &str, condition: impl FnMut() -> bool) {
-    // Clusters and sentinels take seconds by design, and more on a busy machine.
-    expect("redis", wait_until(what, 3 * PATIENCE, condition));
+/// Whether a server answers. A replica does before it has anything to say.
+fn is_ready(port: u16, password: Option<&str>) -> io::Result<bool> {
+    let address = (Ipv4Addr::LOCALHOST, port).into();
+    let mut connection = Connection::open(address, password, Duration::from_secs(1))?;
+    if connection.command(&["PING"])? != Reply::Text("PONG".to_owned()) {
+        return Ok(false);
+    }
+    let replication = connection.command(&["INFO", "replication"])?.into_raw();
+    Ok(find_field(&replication, "master_link_status").is_none_or(|status| status == "up"))
+}
+
+/// The Unix socket of a server that runs in `directory`.
+fn socket(directory: &Path) -> PathBuf {
+    directory.join("redis.sock")
 }
 
 /// The value of a field in lines of `field:value`.

@@ -5,9 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
-use super::{Redis, await_condition, expect};
+use super::builder::kind;
+use super::{Redis, socket};
+use crate::deadline::eventually;
 use crate::port::Port;
-use crate::process::Process;
+use crate::server::{Server, start_on_a_free_port};
 
 /// The name under which sentinels know the primary.
 const MASTER_NAME: &str = "mymaster";
@@ -25,7 +27,8 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// Starts all of them. When this returns, replicas have caught up and every sentinel knows every other server.
+    /// Starts all of them. When this returns, replicas have caught up and every sentinel knows
+    /// every other server.
     ///
     /// # Panics
     ///
@@ -39,7 +42,7 @@ impl RedisSentinel {
         let last_known = Mutex::new(primary.port());
         let servers = [primary].into_iter().chain(replicas).collect();
         let group = Self { sentinels, servers, last_known };
-        await_condition("the sentinels to find everybody", || group.sentinels.iter().all(knows_everybody));
+        eventually("the sentinels to find everybody", || group.sentinels.iter().all(knows_everybody));
         group
     }
 
@@ -80,7 +83,8 @@ impl RedisSentinel {
         master.unwrap_or_else(|| panic!("no sentinel knows the primary"))
     }
 
-    /// Tells the sentinels to make a replica the primary, while the old one is well. Returns at once, with the old one.
+    /// Tells the sentinels to make a replica the primary, while the old one is well. Returns at
+    /// once, with the old one.
     ///
     /// # Panics
     ///
@@ -90,8 +94,8 @@ impl RedisSentinel {
         let old = self.master();
         self.remember(old.port());
         for sentinel in &self.sentinels {
-            // For four periods the others put up with a replica that says it is the primary. Then they undo what the first
-            // has not told them of yet, and it gives up.
+            // For four periods the others put up with a replica that says it is the primary. Then
+            // they undo what the first has not told them of yet, and it gives up.
             sentinel.order(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "1000"]);
         }
         self.sentinels[0].order(&["SENTINEL", "FAILOVER", MASTER_NAME]);
@@ -111,17 +115,17 @@ impl RedisSentinel {
         old
     }
 
-    /// Waits until all sentinels agree on another primary than before the last [`failover`](Self::failover) or
-    /// [`kill_master`](Self::kill_master), and it takes writes.
+    /// Waits until all sentinels agree on another primary than before the last
+    /// [`failover`](Self::failover) or [`kill_master`](Self::kill_master), and it takes writes.
     ///
     /// # Panics
     ///
-    /// If that takes more than thirty seconds.
+    /// If that takes longer than the [`DEADLINE`](crate::DEADLINE).
     #[track_caller]
     pub fn wait_for_new_master(&self) -> &Redis {
         let old = *self.last_known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = None;
-        await_condition("the sentinels to agree on a new primary", || {
+        eventually("the sentinels to agree on a new primary", || {
             new = self.servers.iter().find(|server| server.port() != old && self.is_master(server));
             new.is_some()
         });
@@ -130,16 +134,17 @@ impl RedisSentinel {
         new
     }
 
-    /// Waits until a server that was the primary follows the new one. Until then it takes writes that are forgotten
-    /// afterwards.
+    /// Waits until a server that was the primary follows the new one. Until then it takes writes
+    /// that are forgotten afterwards.
     ///
     /// # Panics
     ///
-    /// If that takes more than thirty seconds, as it does if the server is dead.
+    /// If that takes longer than the [`DEADLINE`](crate::DEADLINE), as it does if the server is
+    /// dead.
     #[track_caller]
     pub fn wait_for_demotion(&self, old: &Redis) {
         // It hangs up on everybody when it is told, so no answer is no reason to give up.
-        await_condition("the old primary to follow the new one", || {
+        eventually("the old primary to follow the new one", || {
             old.command(&["ROLE"]).is_ok_and(|role| role.into_raw().starts_with("slave"))
         });
     }
@@ -156,7 +161,7 @@ impl RedisSentinel {
 
 #[track_caller]
 fn start_sentinel(primary: u16) -> Redis {
-    let sentinel = expect("sentinel", try_start_sentinel(primary));
+    let sentinel = start_on_a_free_port(|| try_start_sentinel(primary));
     // Sentinels introduce themselves every two seconds, and ask about replicas every ten.
     sentinel.order(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "100", "INFO-PERIOD", "100"]);
     sentinel
@@ -179,13 +184,11 @@ fn try_start_sentinel(primary: u16) -> io::Result<Redis> {
             port.number()
         ),
     )?;
-    let socket = directory.path().join("redis.sock");
     let mut command = Command::new("redis-server");
-    command.arg(&configuration).args(["--sentinel", "--unixsocket"]).arg(&socket);
-    let process = Mutex::new(Process::new(command, "redis-server", directory)?);
-    let sentinel = Redis { process, port, bus: None, tls: None, socket, password: None };
-    sentinel.launch()?;
-    Ok(sentinel)
+    command.arg(&configuration).args(["--sentinel", "--unixsocket"]).arg(socket(directory.path()));
+    let server = Server::new(kind(command, &port, None), directory, port)?;
+    server.start()?;
+    Ok(Redis { server, bus: None, tls: None, password: None })
 }
 
 fn knows_everybody(sentinel: &Redis) -> bool {

@@ -6,7 +6,8 @@ mod notes;
 mod tests;
 mod values;
 
-use leasehold::{Capabilities, Error, Event, Key, ListRequest, LockId, Ttl};
+use leasehold::backend::{Capabilities, Event};
+use leasehold::{Error, Key, ListRequest, LockId, Ttl};
 use serde::{Deserialize, Serialize};
 
 pub(super) use failure::Failure;
@@ -24,7 +25,7 @@ pub(super) struct Request {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Call {
     Capabilities,
-    Acquire(#[serde(with = "values::AcquireRequest")] leasehold::AcquireRequest),
+    Acquire(#[serde(with = "values::AcquireRequest")] leasehold::backend::AcquireRequest),
     Release(#[serde(with = "values::lock_id")] LockId),
     Extend(#[serde(with = "values::lock_id")] LockId, Ttl),
     IsLocked(Key),
@@ -59,14 +60,14 @@ pub(super) enum Said {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
     Capabilities(#[serde(with = "values::Capabilities")] Capabilities),
-    Acquire(#[serde(with = "values::Acquire")] leasehold::Acquire),
-    Release(#[serde(with = "values::Release")] leasehold::Release),
-    Extend(#[serde(with = "values::Extend")] leasehold::Extend),
+    Acquire(#[serde(with = "values::Acquire")] leasehold::backend::Acquire),
+    Release(#[serde(with = "values::Release")] leasehold::backend::Release),
+    Extend(#[serde(with = "values::Extend")] leasehold::backend::Extend),
     IsLocked(bool),
     Lookup(Option<Listed>),
     List(Vec<Listed>, Option<String>),
     Subscribed,
-    ForceRelease(#[serde(with = "values::ForceRelease")] leasehold::ForceRelease),
+    ForceRelease(#[serde(with = "values::ForceRelease")] leasehold::backend::ForceRelease),
 }
 
 impl From<Result<Answer, Error>> for Said {

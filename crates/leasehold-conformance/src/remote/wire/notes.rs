@@ -1,5 +1,5 @@
-//! Notes as a flat list of tokens. Written as JSON within JSON they would not all come back as they were: the parser goes
-//! only so deep, and may be off in the last digit of a fraction.
+//! Notes as a flat list of tokens. Written as JSON within JSON they would not all come back as they
+//! were: the parser goes only so deep, and may be off in the last digit of a fraction.
 
 use leasehold::Metadata;
 use serde::de::Error;
@@ -59,7 +59,8 @@ fn flatten(value: Value) -> Vec<Token> {
 }
 
 fn gather(tokens: Vec<Token>) -> Option<Value> {
-    // From the end, so that what belongs to a list is there before the list is, its first value on top.
+    // From the end, so that what belongs to a list is there before the list is, its first value on
+    // top.
     let mut done: Vec<Value> = Vec::new();
     for token in tokens.into_iter().rev() {
         let value = match token {

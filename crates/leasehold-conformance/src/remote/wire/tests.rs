@@ -1,9 +1,7 @@
 use std::time::Duration;
 
-use leasehold::{
-    Absence, AcquireRequest, ErrorCode, Extend, Fence, Grant, Holder, Loss, Metadata, Operation, Record, Release,
-    Steal, TimeAuthority, Timestamp,
-};
+use leasehold::backend::{Absence, AcquireRequest, Extend, Record, Release, TimeAuthority};
+use leasehold::{ErrorCode, Fence, Grant, Holder, Loss, Metadata, Operation, Steal, Timestamp};
 use serde_json::{Value, json};
 
 use super::*;
@@ -29,32 +27,26 @@ fn key(key: &str) -> Key {
 }
 
 fn record(holder: Option<&str>, metadata: Value) -> Record {
-    Record {
-        key: key("line\nbreak \u{1f512} \"x\""),
-        lock_id: LockId::random().unwrap(),
-        fence: Fence::MAX,
-        acquired_at: Timestamp::from_micros(1_700_000_000_123_457),
-        expires_at: Timestamp::from_micros(u64::MAX),
-        holder: holder.map(|name| Holder::new(name).unwrap()),
-        metadata: Metadata::new(metadata).unwrap(),
-    }
+    let since = Timestamp::from_micros(1_700_000_000_123_457);
+    let grant = Grant::new(LockId::random().unwrap(), Fence::MAX, since, Timestamp::from_micros(u64::MAX));
+    Record::new(key("line\nbreak \u{1f512} \"x\""), &grant)
+        .with_holder(holder.map(|name| Holder::new(name).unwrap()))
+        .with_metadata(Metadata::new(metadata).unwrap())
 }
 
 #[test]
 fn an_acquire_arrives_as_it_was_sent() {
     let steals = [
         Steal::NEVER,
-        Steal::NEVER.from_same_holder(),
-        Steal::NEVER.held_longer_than(Duration::ZERO),
-        Steal::NEVER.from_same_holder().held_longer_than(Duration::MAX),
+        Steal::NEVER.with_same_holder(),
+        Steal::NEVER.with_held_longer_than(Duration::ZERO),
+        Steal::NEVER.with_same_holder().with_held_longer_than(Duration::MAX),
     ];
     for steal in steals {
-        let request = AcquireRequest {
-            holder: Holder::new("web-1/\u{e9}").unwrap(),
-            metadata: Metadata::new(json!({"job": "nightly"})).unwrap(),
-            steal,
-            ..AcquireRequest::new(key("caf\u{e9}"), LockId::random().unwrap(), Ttl::MAX)
-        };
+        let request = AcquireRequest::new(key("caf\u{e9}"), LockId::random().unwrap(), Ttl::MAX)
+            .with_holder(Holder::new("web-1/\u{e9}").unwrap())
+            .with_metadata(Metadata::new(json!({"job": "nightly"})).unwrap())
+            .with_steal(steal);
         let Call::Acquire(arrived) = sent(Call::Acquire(request.clone())) else { panic!("another call") };
         assert_eq!((arrived.key, arrived.lock_id, arrived.ttl), (request.key, request.lock_id, request.ttl));
         assert_eq!((arrived.holder, arrived.metadata), (request.holder, request.metadata));
@@ -66,8 +58,8 @@ fn an_acquire_arrives_as_it_was_sent() {
 fn a_list_arrives_as_it_was_sent() {
     let requests = [
         ListRequest::new(""),
-        ListRequest::new("cafe\u{301}").limit(1).after(""),
-        ListRequest::new("a").limit(usize::MAX).after("\u{1f512}\n"),
+        ListRequest::new("cafe\u{301}").with_page_size(1).with_cursor(""),
+        ListRequest::new("a").with_page_size(usize::MAX).with_cursor("\u{1f512}\n"),
     ];
     for request in requests {
         let Call::List(arrived) = sent(Call::List(request.clone())) else { panic!("another call") };
@@ -81,14 +73,14 @@ fn answers_arrive_as_they_were_sent() {
     let record = record(None, json!({}));
     let grant: Grant = record.grant();
     let contention = record.contention(Timestamp::from_micros(1));
-    let Answer::Acquire(leasehold::Acquire::Granted(arrived)) =
-        answered(Answer::Acquire(leasehold::Acquire::Granted(grant.clone())))
+    let Answer::Acquire(leasehold::backend::Acquire::Granted(arrived)) =
+        answered(Answer::Acquire(leasehold::backend::Acquire::Granted(grant.clone())))
     else {
         panic!("another answer")
     };
     assert_eq!(arrived, grant);
-    let Answer::Acquire(leasehold::Acquire::Held(arrived)) =
-        answered(Answer::Acquire(leasehold::Acquire::Held(contention.clone())))
+    let Answer::Acquire(leasehold::backend::Acquire::Held(arrived)) =
+        answered(Answer::Acquire(leasehold::backend::Acquire::Held(contention.clone())))
     else {
         panic!("another answer")
     };
@@ -99,12 +91,13 @@ fn answers_arrive_as_they_were_sent() {
     for expected in [Extend::Extended { expires_at: Timestamp::from_micros(3) }, Extend::Absent(Absence::Expired)] {
         assert!(matches!(answered(Answer::Extend(expected)), Answer::Extend(arrived) if arrived == expected));
     }
-    for expected in [leasehold::ForceRelease::Absent, leasehold::ForceRelease::Released(record)] {
+    for expected in [leasehold::backend::ForceRelease::Absent, leasehold::backend::ForceRelease::Released(record)] {
         let answer = answered(Answer::ForceRelease(expected.clone()));
         assert!(matches!(answer, Answer::ForceRelease(arrived) if arrived == expected));
     }
     for time_authority in [TimeAuthority::Store, TimeAuthority::Client] {
-        let expected = Capabilities { time_authority, wake_ups: true, clock_floored_fences: false };
+        let expected =
+            Capabilities::new(time_authority).with_wake_ups(true).with_call_timeout(Duration::from_millis(7));
         let answer = answered(Answer::Capabilities(expected));
         assert!(matches!(answer, Answer::Capabilities(arrived) if arrived == expected));
     }
@@ -136,9 +129,9 @@ fn records_arrive_with_every_digit_and_at_every_depth() {
 
 #[test]
 fn events_arrive_as_they_were_sent() {
-    let lock_id = LockId::random().unwrap();
-    for event in [Event::Freed, Event::Missed, Event::Taken { lock_id, how: Loss::ForceReleased }] {
-        let line = serde_json::to_string(&Said::Event(event)).unwrap();
+    let taken = Event::Taken { key: key("k"), fence: Fence::MAX, how: Loss::ForceReleased };
+    for event in [Event::Freed, Event::Missed, taken] {
+        let line = serde_json::to_string(&Said::Event(event.clone())).unwrap();
         assert!(matches!(serde_json::from_str(&line).unwrap(), Said::Event(arrived) if arrived == event));
     }
 }

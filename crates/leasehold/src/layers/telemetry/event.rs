@@ -2,10 +2,11 @@ use serde::{Serialize, Serializer};
 
 use crate::{HashId, Key, LockId};
 
-/// One operation of a store, as reported to a telemetry callback. Serialises under the names that other users of the
-/// storage layout give these fields (`keyHash`, `lockIdHash`, …).
+/// One operation of a store, as reported to a telemetry callback. Serialises under the names that
+/// other users of the storage layout give these fields (`keyHash`, `lockIdHash`, …).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct LockEvent {
     /// Which operation.
     #[serde(rename = "type")]
@@ -32,6 +33,7 @@ pub struct LockEvent {
 /// The operations that are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum EventType {
     /// A lock was asked for.
     Acquire,
@@ -45,9 +47,11 @@ pub enum EventType {
     Lookup,
 }
 
-/// How an operation went. A check that finds the key unlocked and a lookup that finds nothing count as failed.
+/// How an operation went. A check that finds the key unlocked and a lookup that finds nothing count
+/// as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum EventResult {
     /// It did what it was asked for.
     Ok,
@@ -64,6 +68,7 @@ impl EventResult {
 /// Why an operation found the lock in the way or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Reason {
     /// Somebody else holds the lock.
     Locked,
@@ -75,4 +80,32 @@ pub enum Reason {
 
 fn expose<S: Serializer>(id: &Option<LockId>, serializer: S) -> Result<S::Ok, S::Error> {
     id.as_ref().map(LockId::expose).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn events_are_written_under_the_names_of_the_shared_format() {
+        let id: LockId = "AAAAAAAAAAAAAAAAAAAAAA".parse().unwrap();
+        let event = LockEvent {
+            event_type: EventType::IsLocked,
+            result: EventResult::Fail,
+            key_hash: Some(Key::new("a").unwrap().hash_id()),
+            lock_id_hash: None,
+            reason: Some(Reason::NotFound),
+            key: None,
+            lock_id: Some(id),
+        };
+        assert_eq!(
+            serde_json::to_value(&event).unwrap(),
+            json!({
+                "type": "isLocked", "result": "fail", "keyHash": "0000006100000123000002a7",
+                "reason": "not-found", "lockId": "AAAAAAAAAAAAAAAAAAAAAA",
+            })
+        );
+    }
 }

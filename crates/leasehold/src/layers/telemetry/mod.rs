@@ -9,26 +9,32 @@ use async_trait::async_trait;
 pub use event::{EventResult, EventType, LockEvent, Reason};
 use worker::{Raw, Worker};
 
-use crate::{
-    Absence, Acquire, AcquireRequest, Backend, Capabilities, Error, Extend, ForceRelease, Key, ListPage, ListRequest,
-    LockId, LookupBy, Record, Release, Subscription, Topic, Ttl,
+use crate::backend::{
+    Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
+    Subscription, Topic,
 };
+use crate::{Error, Key, ListRequest, LockId, Ttl};
 
 /// Reports every operation of a store to a callback, with keys and lock ids hashed.
 ///
-/// The callback runs on a thread of its own and cannot hurt an operation: it is never waited for, a panic in it is
-/// caught, and when it falls more than a thousand events behind, events are dropped and [counted](TelemetryLayer::dropped).
-/// Hashing happens on that thread too; without this layer nothing is ever hashed.
+/// The callback runs on a thread of its own and cannot hurt an operation: it is never waited for, a
+/// panic in it is caught, and when it falls more than a thousand events behind, events are dropped
+/// and [counted](TelemetryLayer::dropped). Hashing happens on that thread too; without this layer
+/// nothing is ever hashed.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use leasehold::{EventResult, EventType, Locks, Memory, TelemetryLayer};
+/// use leasehold::layers::{EventResult, EventType, TelemetryLayer};
+/// use leasehold::memory::Memory;
+/// use leasehold::Locks;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// let seen = Arc::new(Mutex::new(Vec::new()));
 /// let log = seen.clone();
-/// let store = TelemetryLayer::new(Memory::new(), move |event| log.lock().unwrap().push(event.clone()));
+/// let store = TelemetryLayer::new(Memory::new(), move |event| {
+///     log.lock().unwrap().push(event.clone());
+/// });
 /// let locks = Locks::new(store.clone());
 /// locks.lock("payment:42").acquire().await?.release().await?;
 /// store.flush();
@@ -52,14 +58,14 @@ impl TelemetryLayer {
         Self::include_raw_if(store, |_| false, on_event)
     }
 
-    /// Like [`new`](TelemetryLayer::new), with the raw key and lock id in every event if `include_raw`. They let the
-    /// reader end locks.
+    /// Like [`new`](TelemetryLayer::new), with the raw key and lock id in every event if
+    /// `include_raw`. They let the reader end locks.
     pub fn include_raw(store: impl Backend, include_raw: bool, on_event: impl Fn(&LockEvent) + Send + 'static) -> Self {
         Self::include_raw_if(store, move |_| include_raw, on_event)
     }
 
-    /// Like [`new`](TelemetryLayer::new), with the raw key and lock id in those events that `allow` allows. It sees the
-    /// event without them.
+    /// Like [`new`](TelemetryLayer::new), with the raw key and lock id in those events that `allow`
+    /// allows. It sees the event without them.
     pub fn include_raw_if(
         store: impl Backend,
         allow: impl Fn(&LockEvent) -> bool + Send + 'static,
@@ -73,8 +79,8 @@ impl TelemetryLayer {
         self.worker.dropped()
     }
 
-    /// Waits until the callback has returned for all the events so far. It blocks the thread: for tests and for the end
-    /// of a program, and never from within the callback.
+    /// Waits until the callback has returned for all the events so far. It blocks the thread: for
+    /// tests and for the end of a program, and never from within the callback.
     pub fn flush(&self) {
         self.worker.flush();
     }
@@ -159,10 +165,6 @@ impl Backend for TelemetryLayer {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         self.store.force_release(key).await
-    }
-
-    async fn fork(&self) -> Result<Arc<dyn Backend>, Error> {
-        Ok(Arc::new(Self { store: self.store.fork().await?, worker: self.worker.clone() }))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,4 +1,7 @@
--- A lock is held while expires_at_ms > now - 1000. Time is read after every wait.
+-- A lock is held while expires_at_ms > now - {{tolerance_ms}}. Time is read after every wait.
+--
+-- Every name ends in the version of the functions. A change to any of them is a new version:
+-- programs of the old one go on with theirs. A test says what to do.
 
 -- Tells those who wait for a key that it is free. Whoever waits shares a lock on the key's number, so that nobody is told if
 -- nobody waits: telling makes commits queue up behind each other. There are not many numbers: the server has room for some
@@ -6,14 +9,14 @@
 CREATE OR REPLACE FUNCTION {{tell_freed}}(freed_key text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF NOT pg_try_advisory_xact_lock({{interest}}, hashtext(freed_key) & {{shares}}) THEN
-    PERFORM pg_notify({{channel}}, 'F' || freed_key);
+    PERFORM pg_notify({{channel}}, {{freed}} || freed_key);
   END IF;
 END $$;
 
 -- Grants the lock, or returns the record that stands.
 CREATE OR REPLACE FUNCTION {{acquire}}(
   wanted_key text, wanted_id text, ttl_ms bigint, wanted_user_key text, counter text, wanted_details jsonb,
-  heir text, stuck_after_ms bigint,
+  same_holder text, held_longer_than_ms bigint,
   OUT granted boolean, OUT held_id text, OUT held_fence text, OUT held_since_ms bigint, OUT held_until_ms bigint,
   OUT held_details text, OUT now_us bigint
 ) LANGUAGE plpgsql VOLATILE AS $$
@@ -34,10 +37,10 @@ BEGIN
     END IF;
     now_us := {{now_us}};
     EXIT WHEN held.key IS NULL;
-    taken := held.expires_at_ms > now_us / 1000 - 1000;
+    taken := held.expires_at_ms > now_us / 1000 - {{tolerance_ms}};
     IF taken AND (held.lock_id = wanted_id OR NOT (
-      coalesce(held.details->>'lockId' = held.lock_id AND held.details->>'holder' = heir, false)
-      OR coalesce(held.acquired_at_ms < now_us / 1000 - stuck_after_ms, false)
+      coalesce(held.details->>'lockId' = held.lock_id AND held.details->>'holder' = same_holder, false)
+      OR coalesce(held.acquired_at_ms < now_us / 1000 - held_longer_than_ms, false)
     )) THEN
       granted := false;
       held_id := held.lock_id;
@@ -49,27 +52,29 @@ BEGIN
     END IF;
   END LOOP;
   IF held.key IS NOT NULL AND taken THEN
-    PERFORM pg_notify({{channel}}, 'S' || held.lock_id);
+    PERFORM pg_notify({{channel}}, {{stolen}} || held.fence || left(held.user_key, {{longest_key}}));
   END IF;
 
   SELECT l.expires_at_ms INTO elsewhere_until FROM {{locks}} AS l WHERE l.lock_id = wanted_id AND l.key <> wanted_key;
-  IF elsewhere_until > now_us / 1000 - 1000 THEN
-    RAISE EXCEPTION 'the lock id belongs to the lock of another key' USING ERRCODE = 'LH001';
+  IF elsewhere_until > now_us / 1000 - {{tolerance_ms}} THEN
+    RAISE EXCEPTION 'the lock id belongs to the lock of another key' USING ERRCODE = {{lock_id_in_use}},
+      HINT = 'make a new lock id for each lock';
   ELSIF elsewhere_until IS NOT NULL THEN
     DELETE FROM {{locks}} AS l WHERE l.lock_id = wanted_id AND l.key <> wanted_key AND l.expires_at_ms = elsewhere_until;
   END IF;
 
   -- Never below the clock, in units of 100 microseconds: a server that lost its last writes repeats no fence.
   INSERT INTO {{fences}} AS f (fence_key, fence, key_debug) VALUES (counter, now_us / 100, wanted_user_key)
-    ON CONFLICT (fence_key) DO UPDATE SET fence = greatest(least(f.fence, 900000000000000) + 1, excluded.fence)
+    ON CONFLICT (fence_key) DO UPDATE SET fence = greatest(least(f.fence, {{highest_fence}}) + 1, excluded.fence)
     RETURNING f.fence INTO next_fence;
-  IF next_fence > 900000000000000 THEN
-    RAISE EXCEPTION 'the fence of this key is beyond the highest one' USING ERRCODE = 'LH002';
+  IF next_fence > {{highest_fence}} THEN
+    RAISE EXCEPTION 'the fence of this key is beyond the highest one' USING ERRCODE = {{fence_too_high}},
+      HINT = 'the clock of the server or the fence counter of the key is wrong; go on under a new key';
   END IF;
 
   granted := true;
   held_id := wanted_id;
-  held_fence := lpad(next_fence::text, 15, '0');
+  held_fence := lpad(next_fence::text, {{fence_digits}}, '0');
   held_since_ms := now_us / 1000;
   held_until_ms := now_us / 1000 + ttl_ms;
   INSERT INTO {{locks}} AS l (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key, details)
@@ -90,7 +95,7 @@ BEGIN
     RETURN 0;
   END IF;
   PERFORM {{tell_freed}}(gone.key);
-  IF gone.expires_at_ms > {{now_us}} / 1000 - 1000 THEN
+  IF gone.expires_at_ms > {{now_us}} / 1000 - {{tolerance_ms}} THEN
     RETURN 1;
   END IF;
   RETURN -1;
@@ -112,7 +117,7 @@ BEGIN
   now_ms := {{now_us}} / 1000;
   IF held_until IS NULL THEN
     RETURN 0;
-  ELSIF held_until <= now_ms - 1000 THEN
+  ELSIF held_until <= now_ms - {{tolerance_ms}} THEN
     RETURN -1;
   END IF;
   UPDATE {{locks}} AS l SET expires_at_ms = now_ms + ttl_ms WHERE l.lock_id = extended_id;
@@ -120,18 +125,21 @@ BEGIN
 END $$;
 
 -- The record that was ended, or nothing.
-CREATE OR REPLACE FUNCTION {{force_release}}(wanted_key text) RETURNS SETOF {{locks}} LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION {{force_release}}(wanted_key text)
+RETURNS TABLE(
+  key text, lock_id text, expires_at_ms bigint, acquired_at_ms bigint, fence text, user_key text, details jsonb
+) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   held {{locks}}%ROWTYPE;
 BEGIN
   {{prepare}}
   PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
   SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key FOR UPDATE;
-  IF held.key IS NULL OR held.expires_at_ms <= {{now_us}} / 1000 - 1000 THEN
+  IF held.key IS NULL OR held.expires_at_ms <= {{now_us}} / 1000 - {{tolerance_ms}} THEN
     RETURN;
   END IF;
   DELETE FROM {{locks}} AS l WHERE l.key = wanted_key;
   PERFORM {{tell_freed}}(wanted_key);
-  PERFORM pg_notify({{channel}}, 'R' || held.lock_id);
-  RETURN NEXT held;
+  PERFORM pg_notify({{channel}}, {{force_released}} || held.fence || left(held.user_key, {{longest_key}}));
+  RETURN QUERY SELECT held.key, held.lock_id, held.expires_at_ms, held.acquired_at_ms, held.fence, held.user_key, held.details;
 END $$;

@@ -2,6 +2,10 @@
 
 BEGIN;
 
+-- Whoever runs this may be allowed much, and strangers may have put things into schemas: none of
+-- theirs is found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 SELECT pg_advisory_xact_lock(hashtext('leasehold migrate'));
 
 DO $$
@@ -52,5 +56,7 @@ END $$;
 COMMENT ON COLUMN {{locks}}.details IS 'lockId, holder and metadata; of no meaning where lockId is not lock_id';
 
 {{functions}}
+
+{{own_functions}}
 
 COMMIT;

@@ -3,7 +3,7 @@
 --       holder that may take its own lock or '', age in ms beyond which anybody may take it or ''
 -- Returns {1, fence, now, expiry} for a new grant, {0, now, record} if a live record stands.
 
-local HIGHEST_FENCE = 900000000000000
+local HIGHEST_FENCE = tonumber('{{highest_fence}}')
 
 local raw = call('GET', KEYS[1])
 local victim
@@ -21,11 +21,13 @@ if raw then
       end
       local since, limit = tonumber(record.acquiredAtMs), tonumber(ARGV[8])
       may_steal = ARGV[7] ~= '' and record.holder == ARGV[7] or since and limit and now - since > limit
+      if may_steal and type(record.fence) == 'string' and type(record.key) == 'string' then
+        victim = record.fence .. record.key
+      end
     end
     if not may_steal then
       return {0, now, raw}
     end
-    victim = id
   end
 end
 
@@ -58,9 +60,9 @@ if not call('SET', KEYS[3], KEYS[1], 'PX', ARGV[3], 'NX') then
 end
 local expiry = now + ARGV[2]
 call('SET', KEYS[2], string.format('%d', fence))
-call('SET', KEYS[1], string.format('{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"key":%s,"fence":"%015d"%s',
+call('SET', KEYS[1], string.format('{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"key":%s,"fence":"%0{{fence_digits}}d"%s',
   ARGV[1], expiry, now, ARGV[4], fence, ARGV[5]), 'PX', ARGV[3])
 if victim then
-  redis.pcall('PUBLISH', ARGV[6], 'S' .. victim)
+  redis.pcall('PUBLISH', ARGV[6], '{{stolen}}' .. victim)
 end
 return {1, fence, now, expiry}

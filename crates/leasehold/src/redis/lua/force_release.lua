@@ -13,13 +13,13 @@ if not live(expires) then
 end
 -- What could not be told of afterwards is not ended.
 local ok, record = pcall(cjson.decode, raw)
-if not ok or #id ~= 22 or string.find(id, '[^%w_-]')
-  or type(record.key) ~= 'string' or record.key == '' or #record.key > 512 or string.find(record.key, '%z')
+if not ok or #id ~= {{lock_id_length}} or string.find(id, '[^%w_-]')
+  or type(record.key) ~= 'string' or record.key == '' or #record.key > {{longest_key}} or string.find(record.key, '%z')
   or type(record.acquiredAtMs) ~= 'number' or type(record.fence) ~= 'string'
-  or #record.fence ~= 15 or string.find(record.fence, '%D') or record.fence > '900000000000000' then
+  or #record.fence ~= {{fence_digits}} or string.find(record.fence, '%D') or record.fence > '{{highest_fence}}' then
   return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
 end
 call('DEL', KEYS[1], ARGV[1] .. id)
-redis.pcall('PUBLISH', KEYS[1] .. ':freed', '')
-redis.pcall('PUBLISH', ARGV[2], 'R' .. id)
+redis.pcall('PUBLISH', KEYS[1] .. '{{freed_suffix}}', '')
+redis.pcall('PUBLISH', ARGV[2], '{{force_released}}' .. record.fence .. record.key)
 return raw

@@ -2,7 +2,7 @@
 -- read without decoding the rest. Records of other programs are decoded.
 
 local call = redis.call
-local TOLERANCE = 1000
+local TOLERANCE = {{tolerance}}
 
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -5,5 +5,5 @@ if not raw then
 end
 call('DEL', name, KEYS[1])
 -- Whoever may not publish may still release.
-redis.pcall('PUBLISH', name .. ':freed', '')
+redis.pcall('PUBLISH', name .. '{{freed_suffix}}', '')
 return 1

@@ -1,0 +1,64 @@
+//! What is said on stderr.
+
+use std::io::Write;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::event::{Event, Level};
+
+/// The longest to wait at the end for a reader that does not read.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Says things on stderr from a thread of its own: a reader that does not read must not keep us
+/// from stopping a command whose lock is lost.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    lines: Option<Sender<String>>,
+    done: Receiver<()>,
+    most: Level,
+    json: bool,
+}
+
+impl Reporter {
+    pub(crate) fn new(json: bool, quiet: bool, verbose: bool) -> Self {
+        let most = match (quiet, verbose || json) {
+            (true, _) => Level::Problem,
+            (false, true) => Level::Detail,
+            (false, false) => Level::Notice,
+        };
+        let (lines, received) = channel::<String>();
+        let (finished, done) = channel();
+        // Without a thread the lines are dropped; the work goes on.
+        let _ = thread::Builder::new().name("leasehold-reporter".into()).spawn(move || {
+            for line in received {
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
+            let _ = finished.send(());
+        });
+        Self { lines: Some(lines), done, most, json }
+    }
+
+    pub(crate) fn report(&self, event: &Event) {
+        if event.level <= self.most
+            && let Some(lines) = &self.lines
+        {
+            let _ = lines.send(if self.json { event.json() } else { event.text() });
+        }
+    }
+
+    pub(crate) fn verbose(&self) -> bool {
+        self.most == Level::Detail
+    }
+
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        self.lines = None;
+        let _ = self.done.recv_timeout(FLUSH_TIMEOUT);
+    }
+}

@@ -1,0 +1,51 @@
+use test_servers::Postgres;
+use test_support::{Case, blocking_cases};
+
+use crate::Store;
+use crate::servers::{check_exit_codes, unused_address};
+use crate::support::Place;
+
+pub(crate) const CASES: &[Case] = blocking_cases![
+    each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password,
+    what_migrate_prints_does_the_same_when_somebody_else_runs_it,
+];
+
+fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
+    let server = Postgres::builder().password("s3cret").start();
+    let place = Place::new(store);
+    let url = server.url();
+    check_exit_codes(
+        &place,
+        &[
+            (69, &format!("postgres://postgres:s3cret@{}/postgres", unused_address())),
+            (77, &server.url_as("postgres", "s3cret-but-wrong")),
+            (78, &format!("postgres://postgres:s3cret@{}/nothing", server.address())),
+            (78, "postgres://postgres:s3cret@127.0.0.1/x?sslmod=require"),
+            (77, &format!("{url}?sslmode=require")),
+            (78, &format!("{url}?locks_table=a%20b")),
+            (78, &url),
+        ],
+    );
+    for command in
+        [&["run", "--store", &url, "k", "--", "true"][..], &["ls", "--store", &url], &["doctor", "--store", &url]]
+    {
+        let done = place.run(command);
+        assert!(format!("{}{}", done.stdout, done.stderr).contains("leasehold migrate"), "{done:?}");
+    }
+    assert_eq!(place.run(["migrate", "--store", &url]).code, 0);
+    assert_eq!(place.run(["run", "--store", &url, "k", "--", "true"]).code, 0);
+}
+
+fn what_migrate_prints_does_the_same_when_somebody_else_runs_it(store: Store) {
+    let server = Postgres::start();
+    let place = Place::new(store);
+    let url = format!("{}?schema=app&locks_table=mine&fences_table=numbers", server.url());
+    let printed = place.run(["migrate", "--print", "--store", &url]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    assert_eq!(place.run(["ls", "--store", &url]).code, 78, "nothing was done");
+    server.sql(&printed.stdout);
+    assert_eq!(place.run(["run", "--store", &url, "k", "--", "true"]).code, 0);
+    assert_eq!(server.sql("SELECT count(*) FROM app.numbers"), "1");
+    assert_eq!(place.run(["migrate", "--print", "--store", "memory:"]).code, 0);
+    assert_eq!(place.run(["migrate", "--store", "memory:"]).code, 0);
+}

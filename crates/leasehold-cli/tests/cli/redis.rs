@@ -1,0 +1,49 @@
+use test_servers::Redis;
+use test_support::{Case, blocking_cases};
+
+use crate::Store;
+use crate::servers::{check_exit_codes, unused_address};
+use crate::support::Place;
+
+pub(crate) const CASES: &[Case] = blocking_cases![
+    each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password,
+    options_of_the_store_are_passed_on_without_the_password,
+    doctor_tells_what_is_wrong_with_a_server_and_what_to_do,
+];
+
+fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
+    let server = Redis::builder().password("s3cret").start();
+    let place = Place::new(store);
+    let address = server.address();
+    check_exit_codes(
+        &place,
+        &[
+            (69, &format!("redis://:s3cret@{}", unused_address())),
+            (77, &format!("redis://:s3cret-but-wrong@{address}")),
+            (77, &format!("redis://{address}")),
+            (78, &format!("redis://:s3cret@{address}/4711")),
+            (78, "redis://:s3cret@127.0.0.1?prefx=x"),
+            (78, &format!("redis://:s3cret@{address}?prefix=fence")),
+            (78, "redis:nothing"),
+            (78, "redis+sentinel://s3cret@127.0.0.1"),
+        ],
+    );
+    assert_eq!(place.run(["run", "--store", &server.url(), "k", "--", "true"]).code, 0);
+}
+
+fn options_of_the_store_are_passed_on_without_the_password(store: Store) {
+    let server = Redis::builder().password("s3cret").start();
+    let place = Place::new(store);
+    let url = format!("{}/0?prefix=app", server.url());
+    let done = place.run(["run", "--store", &url, "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
+    assert_eq!(done.stdout.trim(), format!("redis://{}/0?prefix=app", server.address()));
+}
+
+fn doctor_tells_what_is_wrong_with_a_server_and_what_to_do(store: Store) {
+    let server = Redis::with(&["--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru"]);
+    let place = Place::new(store);
+    let done = place.run(["doctor", "--store", &server.url()]);
+    for expected in ["Redis 7", "allkeys-lru", "maxmemory-policy noeviction", "appendonly yes"] {
+        assert!(done.stdout.contains(expected), "{expected} is not in\n{}", done.stdout);
+    }
+}

@@ -1,0 +1,83 @@
+use std::time::{Duration, SystemTime};
+
+use test_servers::{eventually, is_alive};
+use test_support::{Case, Setup, blocking_cases};
+
+use crate::Store;
+use crate::beating::{BEATING, check_stopped_in_time};
+use crate::support::Place;
+
+pub(crate) const CASES: &[Case] = blocking_cases![
+    a_command_whose_server_hangs_is_stopped_before_its_lease_ends,
+    a_command_outlives_a_crash_of_its_server,
+    a_holder_that_is_killed_leaves_its_lock_until_the_lease_ends_and_not_longer,
+    the_command_hears_of_its_store_without_the_password,
+];
+
+/// Every command on these stores ends with the code, and says nothing of the password `s3cret`.
+pub(crate) fn check_exit_codes(place: &Place, stores: &[(i32, &str)]) {
+    for (code, store) in stores {
+        for command in [&["run", "-n", "k", "--", "true"][..], &["ls"], &["doctor"]] {
+            let arguments = [&command[..1], &["--store", store], &command[1..]].concat();
+            let done = place.run(&arguments);
+            assert_eq!(done.code, *code, "{arguments:?}: {done:?}");
+            let said = format!("{}{}", done.stdout, done.stderr);
+            assert!(!said.contains("s3cret"), "{said}");
+        }
+    }
+}
+
+/// Where nobody listens.
+pub(crate) fn unused_address() -> std::net::SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn a_command_whose_server_hangs_is_stopped_before_its_lease_ends(store: Store) {
+    let server = store.server();
+    let place = Place::on(server.clone());
+    let script = place.script("job.sh", BEATING);
+    let running = place.start(["run", "--ttl", "3s", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    server.server().pause();
+    let began = SystemTime::now();
+    let done = running.done();
+    assert_eq!(done.code, 79, "{}", done.stderr);
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+}
+
+fn a_command_outlives_a_crash_of_its_server(store: Store) {
+    let server = store.server_with(&Setup { durable: true, ..Setup::default() });
+    let place = Place::on(server.clone());
+    let script = "echo $$ > child; while [ ! -e stop ]; do sleep 0.02; done; exit 7";
+    let running = place.start(["run", "--ttl", "10s", "k", "--", "sh", "-c", script]);
+    place.pid("child");
+    let expiry = || {
+        let shown = place.run(["show", "--json", "k"]).stdout;
+        serde_json::from_str::<serde_json::Value>(&shown).unwrap()["expires_at_ms"].as_u64().unwrap()
+    };
+    server.server().kill();
+    server.server().restart();
+    let before = expiry();
+    eventually("the lease is renewed after the crash", || expiry() > before);
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(running.done().code, 7);
+    assert_eq!(place.run(["show", "k"]).code, 1, "released");
+}
+
+fn a_holder_that_is_killed_leaves_its_lock_until_the_lease_ends_and_not_longer(store: Store) {
+    let place = Place::new(store);
+    let holder = place.start(["run", "--ttl", "2s", "k", "--", "sh", "-c", "echo $$ > child; sleep 60"]);
+    let child = place.pid("child");
+    holder.signal("KILL");
+    assert_eq!(place.run(["run", "-n", "k", "--", "true"]).code, 75);
+    assert_eq!(place.run(["run", "--wait", "20s", "k", "--", "true"]).code, 0);
+    eventually("the command goes with its holder", || !is_alive(child));
+}
+
+fn the_command_hears_of_its_store_without_the_password(store: Store) {
+    let server = store.server_with(&Setup { password: Some("s3cret"), ..Setup::default() });
+    let place = Place::on(server);
+    assert!(place.store().contains("s3cret") && !place.public_store().contains("s3cret"));
+    let done = place.run(["run", "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
+    assert_eq!(done.stdout.trim(), place.public_store());
+}

@@ -1,0 +1,185 @@
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use test_support::{Case, blocking_cases};
+
+use crate::Store;
+use crate::beating::{BEATING, check_stopped_in_time};
+use crate::support::Place;
+
+pub(crate) const CASES: &[Case] = blocking_cases![
+    a_command_whose_store_is_deleted_is_stopped_before_its_lease_ends,
+    a_command_whose_store_is_replaced_is_stopped_before_its_lease_ends,
+    a_command_whose_store_becomes_read_only_is_stopped_before_its_lease_ends,
+    a_command_whose_disk_is_full_is_stopped_before_its_lease_ends,
+    a_store_that_cannot_be_written_is_77_and_one_on_a_full_disk_is_69,
+    a_run_that_is_over_leaves_one_file_and_no_listener,
+    a_command_whose_log_is_deleted_is_stopped_before_its_lease_ends,
+    a_store_of_somebody_else_is_77,
+    a_process_in_another_time_namespace_is_kept_out_as_well,
+];
+
+/// The file with the locks, or one beside it.
+fn locks_file(place: &Place, suffix: &str) -> PathBuf {
+    format!("{}{suffix}", place.store().strip_prefix("sqlite:").unwrap()).into()
+}
+
+fn a_command_whose_store_is_deleted_is_stopped_before_its_lease_ends(store: Store) {
+    let place = Place::new(store);
+    let script = place.script("job.sh", BEATING);
+    let running = place.start(["run", "--ttl", "3s", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(locks_file(&place, suffix));
+    }
+    let began = SystemTime::now();
+    let done = running.done();
+    assert_eq!(done.code, 79, "{}", done.stderr);
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+    assert!(!locks_file(&place, "").exists(), "what was deleted is not made again");
+}
+
+fn a_command_whose_store_is_replaced_is_stopped_before_its_lease_ends(store: Store) {
+    let place = Place::new(store);
+    let script = place.script("job.sh", BEATING);
+    let running = place.start(["run", "--ttl", "3s", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    std::fs::rename(locks_file(&place, ""), place.path("old.db")).unwrap();
+    std::fs::write(locks_file(&place, ""), "").unwrap();
+    let began = SystemTime::now();
+    assert_eq!(running.done().code, 79);
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+}
+
+/// Files that nobody may write, not even who has them open.
+struct Immutable(Vec<PathBuf>);
+
+impl Immutable {
+    fn new(files: Vec<PathBuf>) -> Self {
+        let set = Command::new("chattr").arg("+i").args(&files).status().unwrap();
+        assert!(set.success(), "run the tests as root, on a file system that knows immutable files");
+        Self(files)
+    }
+}
+
+impl Drop for Immutable {
+    fn drop(&mut self) {
+        let _ = Command::new("chattr").arg("-i").args(&self.0).status();
+    }
+}
+
+fn a_command_whose_store_becomes_read_only_is_stopped_before_its_lease_ends(store: Store) {
+    let place = Place::new(store);
+    let script = place.script("job.sh", BEATING);
+    let running = place.start(["run", "--ttl", "3s", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    let began = SystemTime::now();
+    let read_only = Immutable::new(vec![locks_file(&place, ""), locks_file(&place, "-wal")]);
+    let done = running.done();
+    assert_eq!(done.code, 79, "{}", done.stderr);
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+    drop(read_only);
+    assert_eq!(place.run(["run", "--wait", "20s", "k", "--", "true"]).code, 0, "the file is sound");
+}
+
+fn a_command_whose_disk_is_full_is_stopped_before_its_lease_ends(store: Store) {
+    let place = Place::new(store);
+    place.script("job.sh", BEATING);
+    let script = r#"
+mount -t tmpfs -o size=300k none disk
+"$LEASEHOLD" run -q --ttl 3s k -- sh job.sh &
+while [ ! -s child ]; do sleep 0.02; done
+dd if=/dev/zero of=disk/fill bs=1k 2> /dev/null || true
+echo full > full
+wait $! || echo $? > code
+rm disk/fill
+"$LEASEHOLD" run --wait 20s k -- echo recovered > recovered
+"#;
+    let mut child = place.with_mounts(script);
+    place.first_line("full");
+    let began = SystemTime::now();
+    assert!(child.wait().unwrap().success(), "user namespaces with mounts must be allowed here");
+    assert_eq!(place.read("code"), "79\n");
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+    assert_eq!(place.read("recovered"), "recovered\n", "the file is sound when there is room again");
+}
+
+fn a_store_that_cannot_be_written_is_77_and_one_on_a_full_disk_is_69(store: Store) {
+    let place = Place::new(store);
+    let script = r#"
+mount -t tmpfs -o size=300k none disk
+"$LEASEHOLD" run k -- true
+dd if=/dev/zero of=disk/fill bs=1k 2> /dev/null || true
+"$LEASEHOLD" run -n k -- touch ran || echo $? > full
+"$LEASEHOLD" run -n --proceed-unlocked k -- touch unlocked 2> /dev/null
+mount -o remount,ro disk
+"$LEASEHOLD" run k -- touch ran 2> read-only.txt || echo $? > read-only
+"$LEASEHOLD" doctor > doctor.txt || echo $? > doctor
+"#;
+    assert!(place.with_mounts(script).wait().unwrap().success(), "user namespaces with mounts must be allowed here");
+    assert_eq!(
+        (place.read("full"), place.read("read-only"), place.read("doctor")),
+        ("69\n".into(), "77\n".into(), "77\n".into())
+    );
+    assert!(place.read("read-only.txt").contains("read-only"), "{}", place.read("read-only.txt"));
+    assert!(place.read("doctor.txt").ends_with("verdict: BAD, do not rely on locks here\n"));
+    assert!(!place.path("ran").exists() && place.path("unlocked").exists());
+}
+
+fn a_run_that_is_over_leaves_one_file_and_no_listener(store: Store) {
+    let place = Place::new(store);
+    for _ in 0..3 {
+        assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
+    }
+    assert!(locks_file(&place, "").exists());
+    for suffix in ["-wal", "-shm"] {
+        assert!(!locks_file(&place, suffix).exists(), "{suffix} is left behind");
+    }
+    let locks = rusqlite::Connection::open(locks_file(&place, "")).unwrap();
+    let listeners: i64 = locks.query_row("SELECT count(*) FROM listeners", [], |row| row.get(0)).unwrap();
+    assert_eq!(listeners, 0, "a listener is left behind");
+}
+
+fn a_command_whose_log_is_deleted_is_stopped_before_its_lease_ends(store: Store) {
+    let place = Place::new(store);
+    let script = place.script("job.sh", BEATING);
+    let running = place.start(["run", "--ttl", "3s", "k", "--", "sh", script.to_str().unwrap()]);
+    place.pid("child");
+    for suffix in ["-wal", "-shm"] {
+        std::fs::remove_file(locks_file(&place, suffix)).unwrap();
+    }
+    let began = SystemTime::now();
+    assert_eq!(running.done().code, 79);
+    check_stopped_in_time(&place, Duration::from_secs(3), began);
+}
+
+fn a_store_of_somebody_else_is_77(store: Store) {
+    let place = Place::new(store);
+    assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
+    let locks = locks_file(&place, "");
+    let as_nobody = |path: &std::path::Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(env!("CARGO_BIN_EXE_leasehold"));
+        let url = format!("sqlite:{}", path.display());
+        command.args(["run", "-q", "--store", &url, "k", "--", "true"]).status().unwrap().code()
+    };
+    let directory = locks.parent().unwrap();
+    std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(as_nobody(&locks), Some(77), "a file of somebody else");
+    assert_eq!(as_nobody(&directory.join("new.db")), Some(77), "a directory of somebody else");
+    std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    assert_eq!(as_nobody(&locks), Some(77), "a directory that is closed");
+}
+
+fn a_process_in_another_time_namespace_is_kept_out_as_well(store: Store) {
+    let place = Place::new(store);
+    let running = place.start(["run", "k", "--", "sh", "-c", "echo $$ > child; exec sleep 600"]);
+    place.pid("child");
+    let mut ahead = Command::new("unshare");
+    ahead.args(["--time", "--monotonic", "100000", "--boottime", "100000", "--fork", env!("CARGO_BIN_EXE_leasehold")]);
+    let status = ahead.args(["run", "-qn", "--store", &place.store(), "k", "--", "true"]).status().unwrap();
+    assert_eq!(status.code(), Some(75), "the tests need root and time namespaces");
+    running.signal("TERM");
+    assert_eq!(running.done().code, 143);
+}

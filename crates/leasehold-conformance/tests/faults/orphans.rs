@@ -1,0 +1,97 @@
+//! An acquire that failed in the middle leaves no lock behind.
+
+use std::time::Duration;
+
+use leasehold::Locks;
+use leasehold::backend::LookupBy;
+use leasehold_conformance::history::{History, What};
+use test_servers::Proxy;
+use test_support::{Case, DEADLINE, StoreServer, cases, connect, eventually, key};
+
+use crate::Store;
+use crate::support::assert_sound;
+use crate::turns::{acquire_recorded, name_of};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_single_try_that_was_granted_without_an_answer_is_undone,
+    an_acquire_dropped_before_its_answer_is_undone,
+    a_patient_acquire_finds_the_grant_whose_answer_was_lost,
+    a_guard_dropped_while_the_server_is_away_is_released_when_it_is_back,
+];
+
+/// So long that no lock in these tests goes away by itself.
+const TTL: Duration = Duration::from_secs(3600);
+
+/// A handle of a server that knows the scripts, if it keeps any.
+async fn handle(server: &dyn StoreServer, proxy: &Proxy, options: &str) -> Locks {
+    let locks = Locks::new(connect(&format!("{}{options}", server.url_at(proxy.address(), None))).await);
+    locks.lock("known").acquire().await.unwrap().release().await.unwrap();
+    locks
+}
+
+async fn a_single_try_that_was_granted_without_an_answer_is_undone(store: Store) {
+    let server = store.server();
+    let proxy = Proxy::start(server.server().address());
+    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5").await, connect(&server.url()).await);
+    for stalled in [false, true] {
+        let rule =
+            if stalled { proxy.stall(server.operation_bytes()) } else { proxy.cut_after(server.operation_bytes()) };
+        let error = locks.lock("k").ttl(TTL).try_acquire().await.unwrap_err();
+        assert!(error.outcome_unknown() && error.is_retryable(), "{error:?}");
+        assert!(rule.wait_fired(DEADLINE));
+        eventually("the orphan is released", async || !onlooker.is_locked(&key("k")).await.unwrap()).await;
+    }
+}
+
+async fn an_acquire_dropped_before_its_answer_is_undone(store: Store) {
+    let server = store.server();
+    let proxy = Proxy::start(server.server().address());
+    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=2").await, connect(&server.url()).await);
+    let rule = proxy.stall(server.operation_bytes());
+    let acquiring = tokio::spawn(locks.lock("k").ttl(TTL).acquire());
+    eventually("the server grants it", async || onlooker.is_locked(&key("k")).await.unwrap()).await;
+    assert!(rule.wait_fired(DEADLINE));
+    acquiring.abort();
+    assert!(acquiring.await.unwrap_err().is_cancelled());
+    eventually("the orphan is released", async || !onlooker.is_locked(&key("k")).await.unwrap()).await;
+}
+
+async fn a_patient_acquire_finds_the_grant_whose_answer_was_lost(store: Store) {
+    let server = store.server();
+    let proxy = Proxy::start(server.server().address());
+    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5").await, connect(&server.url()).await);
+    let history = History::new();
+    let mut last = None;
+    for round in ["cut before", "cut after", "stalled"] {
+        let rule = match round {
+            "cut before" => proxy.cut_before(server.operation_bytes()),
+            "cut after" => proxy.cut_after(server.operation_bytes()),
+            _ => proxy.stall(server.operation_bytes()),
+        };
+        let connections = proxy.counts().connections;
+        let guard = acquire_recorded(&locks, TTL, &history).await;
+        assert!(rule.wait_fired(DEADLINE) && proxy.counts().connections > connections, "{round}");
+        let record = onlooker.lookup(LookupBy::Key(&key("k"))).await.unwrap().unwrap();
+        assert_eq!((record.fence, &record.lock_id), (guard.fence(), guard.lock_id()), "{round}");
+        assert!(Some(guard.fence()) > last);
+        last = Some(guard.fence());
+        history.record("k", &name_of(&guard), What::ReleaseSent);
+        guard.release().await.unwrap();
+        assert!(!onlooker.is_locked(&key("k")).await.unwrap(), "{round}");
+    }
+    assert_sound(&history.events());
+}
+
+async fn a_guard_dropped_while_the_server_is_away_is_released_when_it_is_back(store: Store) {
+    let server = store.server();
+    let proxy = Proxy::start(server.server().address());
+    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5").await, connect(&server.url()).await);
+    let guard = locks.lock("k").ttl(TTL).acquire().await.unwrap();
+    proxy.refuse();
+    proxy.cut_all();
+    drop(guard);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(onlooker.is_locked(&key("k")).await.unwrap());
+    proxy.accept();
+    eventually("the lock is given back", async || !onlooker.is_locked(&key("k")).await.unwrap()).await;
+}

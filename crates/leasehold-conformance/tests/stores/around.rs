@@ -1,0 +1,58 @@
+//! What can be around a store, or between it and its server.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use leasehold::backend::Backend;
+use leasehold::layers::{MetricsLayer, TelemetryLayer};
+use leasehold::postgres::Postgres;
+use leasehold::redis::Redis;
+use leasehold::testing::FaultLayer;
+use leasehold_conformance::RealHarness;
+use test_servers::{PgBouncer, RedisCluster};
+
+use crate::Failure;
+
+/// Every layer, which must pass on what it does not care about.
+pub(crate) async fn layers() -> Result<RealHarness, Failure> {
+    let server = test_servers::Redis::start();
+    let (store, _) = FaultLayer::new(Redis::connect(&server.url()).await?);
+    let store = Arc::new(TelemetryLayer::include_raw(MetricsLayer::new(store), true, |_| {}));
+    let peer = Arc::new(Redis::connect(&server.url()).await?);
+    Ok(RealHarness::new(store, peer).keeping(server))
+}
+
+/// Two handles that know the way to the locks through different nodes only, neither of which has
+/// them.
+pub(crate) async fn cluster() -> Result<RealHarness, Failure> {
+    let cluster = shared_cluster();
+    let owner = cluster.slot_owner(cluster.slot_of("{locks}"));
+    let url = |node: usize| format!("{}?prefix={{locks}}", cluster.urls()[(owner + node) % 3]);
+    let (store, peer) = (Redis::connect(&url(1)).await?, Redis::connect(&url(2)).await?);
+    Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping(cluster))
+}
+
+/// The cluster of all cases that run in this process at the same time, because it takes two seconds
+/// to start.
+fn shared_cluster() -> Arc<RedisCluster> {
+    static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let cluster = Arc::new(RedisCluster::start());
+        *shared = Arc::downgrade(&cluster);
+        cluster
+    })
+}
+
+/// Through a pooler that lends a connection for one transaction.
+pub(crate) async fn pooler() -> Result<RealHarness, Failure> {
+    let server = test_servers::Postgres::start();
+    let pooler = PgBouncer::start(&server, "transaction");
+    let store = Postgres::connect(&pooler.url()).await?;
+    store.migrate().await?;
+    // That nothing is delivered takes a second to find out, and once is enough.
+    let peer = Postgres::connect(&format!("{}?wake_ups=off", pooler.url())).await?;
+    if store.capabilities().wake_ups || peer.capabilities().wake_ups {
+        return Err("a pooler does not deliver notifications".into());
+    }
+    Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping((pooler, server)))
+}

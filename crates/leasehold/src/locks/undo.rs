@@ -1,0 +1,61 @@
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use super::core::Core;
+use super::footprint::Footprint;
+use crate::Error;
+use crate::backend::{Acquire, AcquireRequest};
+
+/// An acquire that nobody waits for any more, to be undone.
+#[derive(Debug)]
+pub(super) struct Undo {
+    pub(super) request: Arc<AcquireRequest>,
+    /// The try whose answer was not waited for, on the runtime on which it was sent.
+    pub(super) in_flight: Option<JoinHandle<Result<Acquire, Error>>>,
+    pub(super) footprint: Footprint,
+}
+
+impl Undo {
+    /// Waits for the answer that is still due, and gives back what was granted. Returns the request
+    /// if a try of it may yet arrive.
+    pub(super) async fn run(mut self, core: &Core) -> Option<Arc<AcquireRequest>> {
+        if let Some(mut answer) = self.in_flight {
+            // The runtime that should wait for the answer may be idle, blocked or gone, so it gets
+            // no more than a call's time.
+            tokio::select! {
+                biased;
+                answer = &mut answer => match answer {
+                    Ok(answer) => self.footprint.note(&answer),
+                    Err(_) => self.footprint = Footprint::UNKNOWN,
+                },
+                () = core.sleep(core.call_timeout) => {
+                    answer.abort();
+                    self.footprint = Footprint::UNKNOWN;
+                }
+                () = core.closing_for(core.settings.release_timeout / 4) => {
+                    answer.abort();
+                    self.footprint = Footprint::UNKNOWN;
+                }
+            }
+        }
+        if self.footprint.may_hold {
+            let request = &self.request;
+            let until = core.after(core.worth_trying(request.ttl));
+            if let Err(error) = core.release(&request.key, &request.lock_id, until, false).await {
+                core.release_failed(&request.key, &request.lock_id, error);
+            }
+        }
+        self.footprint.may_be_late.then_some(self.request)
+    }
+}
+
+/// That a lock is not there does not show that a try of unknown outcome will not arrive yet. Looks
+/// twice more; what comes even later ends with its ttl.
+pub(super) async fn release_late(core: &Core, request: &AcquireRequest) {
+    for wait in [1, 3] {
+        core.sleep(core.call_timeout.saturating_mul(wait)).await;
+        let until = core.after(core.call_timeout);
+        let _ = core.release(&request.key, &request.lock_id, until, false).await;
+    }
+}

@@ -1,0 +1,45 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::Postgres;
+use super::url::READER;
+use crate::backend::Backend;
+use crate::stores::{StoreDriver, without_credentials};
+use crate::url_option::UrlOption;
+use crate::{Check, Error};
+
+#[derive(Debug)]
+pub(crate) struct Driver;
+
+#[async_trait]
+impl StoreDriver for Driver {
+    async fn connect(&self, url: &str) -> Result<Arc<dyn Backend>, Error> {
+        Ok(Arc::new(Postgres::connect(url).await?))
+    }
+
+    async fn examine(&self, url: &str) -> Result<Vec<Check>, Error> {
+        Postgres::connect(url).await?.examine().await
+    }
+
+    async fn migrate(&self, url: &str) -> Result<(), Error> {
+        Postgres::connect(url).await?.migrate().await
+    }
+
+    fn migration(&self, url: &str) -> Result<Option<String>, Error> {
+        Postgres::migration_for(url).map(Some)
+    }
+
+    fn absolute_url(&self, url: &str, directory: &Path) -> String {
+        // Not a file: the authorities that the operating system trusts.
+        let system = |option: &UrlOption<'_>| option.name == "sslrootcert" && option.value == "system";
+        let roots = READER.split(url).is_ok_and(|(_, options)| !options.iter().any(system));
+        let files: &[&str] = if roots { &["sslrootcert", "sslcert", "sslkey"] } else { &["sslcert", "sslkey"] };
+        READER.with_absolute_files(url, files, directory)
+    }
+
+    fn public_url(&self, url: &str) -> String {
+        without_credentials(url)
+    }
+}

@@ -1,0 +1,153 @@
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_postgres::types::Type;
+use tokio_postgres::{AsyncMessage, Client, SimpleQueryMessage};
+
+use super::connections::Connections;
+use super::error::translate;
+use super::tables::Tables;
+use crate::remote::listener::{PushConnection, Pushed};
+use crate::remote::notification::{Notification, freed_topic};
+use crate::{Error, ErrorCode, LockId, Operation};
+
+/// How often a share in a key's number is tried for, and the pause between two tries. Whoever
+/// releases a lock has the number for as long as its transaction takes, which is short as a rule;
+/// but a stranger's may take for ever.
+const SHARE_TRIES: u32 = 10;
+const SHARE_PAUSE: Duration = Duration::from_millis(5);
+
+/// How long a message from one connection to another may take before we believe that none arrives.
+const ECHO: Duration = Duration::from_secs(1);
+
+/// A connection for wake-ups. All notifications of the tables come over one channel; a share in the
+/// advisory lock of a key tells those who release it that somebody wants to hear.
+pub(super) struct ListenConnection {
+    client: Client,
+    driver: AbortHandle,
+    payloads: mpsc::UnboundedReceiver<String>,
+    interest: String,
+    shares: String,
+    timeout: Duration,
+}
+
+/// How to get a connection, and what to listen to.
+pub(super) struct Source {
+    pub(super) connections: Arc<Connections>,
+    pub(super) tables: Tables,
+}
+
+impl PushConnection for ListenConnection {
+    type Server = Source;
+
+    async fn open(source: &Source) -> Result<Self, Error> {
+        let Connections { config, tls, timeout, .. } = &*source.connections;
+        let open = async {
+            let (client, mut connection) = config.connect(tls.clone()).await?;
+            let (sender, payloads) = mpsc::unbounded_channel();
+            let driver = tokio::spawn(async move {
+                while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                    if let AsyncMessage::Notification(notification) = message {
+                        let _ = sender.send(notification.payload().to_owned());
+                    }
+                }
+            });
+            client.batch_execute(&format!("LISTEN \"{}\"", source.tables.channel())).await?;
+            let [interest, shares] = ["{{interest}}", "{{shares}}"].map(|name| source.tables.fill(name));
+            Ok(Self { client, driver: driver.abort_handle(), payloads, interest, shares, timeout: *timeout })
+        };
+        within(*timeout, open).await
+    }
+
+    async fn change(&mut self, wanted: &[String], unwanted: &[String]) -> Result<Vec<String>, Error> {
+        let number = |key: &str| format!("hashtext({}) & {}", literal(key), self.shares);
+        let keys = |topics: &[String]| -> Vec<String> {
+            let prefix = freed_topic("");
+            topics.iter().filter_map(|topic| topic.strip_prefix(&prefix)).map(str::to_owned).collect()
+        };
+        let change = async {
+            let unlock =
+                |key: &String| format!("SELECT pg_advisory_unlock_shared({}, {});", self.interest, number(key));
+            let statements: String = keys(unwanted).iter().map(unlock).collect();
+            if !statements.is_empty() {
+                self.client.batch_execute(&statements).await?;
+            }
+            let mut left = keys(wanted);
+            for attempt in 0..SHARE_TRIES {
+                if left.is_empty() {
+                    break;
+                }
+                if attempt > 0 {
+                    tokio::time::sleep(SHARE_PAUSE).await;
+                }
+                let values: Vec<String> = left.iter().map(|key| format!("({})", number(key))).collect();
+                let shares = format!(
+                    "SELECT pg_try_advisory_lock_shared({}, number) FROM (VALUES {}) AS wanted (number)",
+                    self.interest,
+                    values.join(", ")
+                );
+                let had = self.client.simple_query(&shares).await?;
+                let had = had.iter().filter_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => Some(row.get(0) == Some("t")),
+                    _ => None,
+                });
+                left = left.iter().zip(had).filter(|(_, had)| !had).map(|(key, _)| key.clone()).collect();
+            }
+            Ok(left.iter().map(|key| freed_topic(key)).collect())
+        };
+        within(self.timeout, change).await
+    }
+
+    async fn check(&mut self) -> Result<(), Error> {
+        within(self.timeout, self.client.batch_execute("")).await
+    }
+
+    async fn next(&mut self) -> Pushed {
+        match self.payloads.recv().await {
+            Some(text) => Notification::decode(&text).into(),
+            None => Pushed::Lost,
+        }
+    }
+}
+
+impl Source {
+    /// Whether what one connection says arrives on another: not so through a pooler that lends
+    /// connections for a transaction.
+    pub(super) async fn delivers(&self) -> Result<bool, Error> {
+        let mut listening = ListenConnection::open(self).await?;
+        let word = format!("E{}", LockId::random()?.hash_id());
+        let parameters = [(&self.tables.channel() as _, Type::TEXT), (&word as _, Type::TEXT)];
+        self.connections.query(Operation::Subscribe, "SELECT pg_notify($1, $2)", &parameters).await?;
+        let echo = async {
+            while let Some(text) = listening.payloads.recv().await {
+                if text == word {
+                    return true;
+                }
+            }
+            false
+        };
+        Ok(tokio::time::timeout(ECHO, echo).await.unwrap_or(false))
+    }
+}
+
+impl Drop for ListenConnection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// The text as SQL has it, with no other meaning than itself, whatever the settings.
+fn literal(text: &str) -> String {
+    let text = text.replace('\'', "''");
+    if text.contains('\\') { format!("E'{}'", text.replace('\\', "\\\\")) } else { format!("'{text}'") }
+}
+
+async fn within<T>(timeout: Duration, run: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Error> {
+    match tokio::time::timeout(timeout, run).await {
+        Ok(outcome) => outcome.map_err(|error| translate(error, false)),
+        Err(_) => Err(Error::new(ErrorCode::NetworkTimeout, format!("the server did not answer within {timeout:?}"))),
+    }
+}

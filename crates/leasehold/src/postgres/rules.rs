@@ -1,0 +1,94 @@
+//! What the SQL shares with the rest of the library: each rule is a constant of Rust, and is filled
+//! into the statements.
+
+use super::error::state;
+use crate::remote::notification::{FORCE_RELEASED, FREED, STOLEN};
+use crate::timestamp::TOLERANCE_MILLIS;
+use crate::{Fence, Holder, Key, LockId, Metadata, Ttl};
+
+/// The longest name of a lock. Shared with other programs, so it never changes.
+pub(super) const LONGEST_NAME: usize = 1700;
+
+/// The server's time in microseconds, at this very moment. The operator is the server's own: a
+/// stranger's that fits the types better is not found.
+const NOW_US: &str = "floor(extract(epoch FROM clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint";
+
+/// Whatever the server's default, what is answered is on disk. And nothing waits for others without
+/// end: a client that gives up cannot always stop what it asked for, least of all through a pooler.
+const PREPARE: &str = "IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  IF current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '4s', true);
+  END IF;";
+
+/// The last number of a key that is waited for. Each takes room in a table of the server's that
+/// everybody shares, so a process that waits for more keys than this has several under one number.
+const SHARES: i32 = 1023;
+
+/// What stands for each rule between double braces.
+pub(super) fn placeholders() -> Vec<(&'static str, String)> {
+    let text = |text: &str| super::tables::literal(text);
+    let deepest = Metadata::MAX_DEPTH;
+    vec![
+        ("now_us", NOW_US.to_owned()),
+        ("prepare", PREPARE.to_owned()),
+        ("shares", SHARES.to_string()),
+        ("tolerance_ms", TOLERANCE_MILLIS.to_string()),
+        ("highest_fence", Fence::MAX.get().to_string()),
+        ("fence_digits", Fence::DIGITS.to_string()),
+        ("freed", text(FREED)),
+        ("stolen", text(STOLEN)),
+        ("force_released", text(FORCE_RELEASED)),
+        ("longest_name", LONGEST_NAME.to_string()),
+        ("longest_key", Key::MAX_BYTES.to_string()),
+        ("longest_holder", Holder::MAX_BYTES.to_string()),
+        ("longest_metadata", Metadata::MAX_BYTES.to_string()),
+        ("deepest_metadata", deepest.to_string()),
+        // Something that holds other things at this level is one level too many.
+        ("too_deep", text(&format!("strict $.**{{{deepest}}} ? (@.type() == \"object\" || @.type() == \"array\")"))),
+        ("too_large", text("strict $.** ? (@.type() == \"number\" && (@ > 1.7e308 || @ < -1.7e308))")),
+        ("longest_ttl_s", Ttl::MAX.as_duration().as_secs().to_string()),
+        ("default_ttl_s", Ttl::default().as_duration().as_secs().to_string()),
+        ("lock_id_length", LockId::LEN.to_string()),
+        ("lock_id_in_use", text(state::LOCK_ID_IN_USE)),
+        ("fence_too_high", text(state::FENCE_TOO_HIGH)),
+        ("bad_key", text(state::BAD_KEY)),
+        ("bad_ttl", text(state::BAD_TTL)),
+        ("bad_lock_id", text(state::BAD_LOCK_ID)),
+        ("bad_holder", text(state::BAD_HOLDER)),
+        ("bad_metadata", text(state::BAD_METADATA)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rule_is_written_twice() {
+        for (file, text) in [
+            ("find", include_str!("sql/find.sql")),
+            ("functions", include_str!("sql/functions.sql")),
+            ("helpers", include_str!("sql/helpers.sql")),
+            ("list", include_str!("sql/list.sql")),
+            ("public", include_str!("sql/public.sql")),
+            ("sweep", include_str!("sql/sweep.sql")),
+        ] {
+            for literal in ["- 1000", "900000000000000", "clock_timestamp", "'F'", "'S'", "'R'", "LH0", " 512", " 4096"]
+            {
+                assert!(
+                    !text.contains(literal),
+                    "{file}.sql has {literal}, which is a constant of Rust: use a placeholder"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn whole_seconds_lose_nothing() {
+        for ttl in [Ttl::MAX, Ttl::default()] {
+            assert_eq!(ttl.as_duration().subsec_nanos(), 0);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::Redis;
+use super::url::READER;
+use crate::backend::Backend;
+use crate::stores::{StoreDriver, without_credentials};
+use crate::{Check, Error};
+
+#[derive(Debug)]
+pub(crate) struct Driver;
+
+#[async_trait]
+impl StoreDriver for Driver {
+    async fn connect(&self, url: &str) -> Result<Arc<dyn Backend>, Error> {
+        Ok(Arc::new(Redis::connect(url).await?))
+    }
+
+    async fn examine(&self, url: &str) -> Result<Vec<Check>, Error> {
+        Redis::connect(url).await?.examine().await
+    }
+
+    fn absolute_url(&self, url: &str, directory: &Path) -> String {
+        READER.with_absolute_files(url, &["ca", "cert", "key"], directory)
+    }
+
+    fn public_url(&self, url: &str) -> String {
+        without_credentials(url)
+    }
+}

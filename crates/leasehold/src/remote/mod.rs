@@ -1,0 +1,12 @@
+//! What stores share whose locks other processes see: connections, subscriptions, and records and
+//! errors that others wrote.
+
+// Each store uses a part of it. What none of them uses shows when all are built.
+#![cfg_attr(not(all(feature = "postgres", feature = "redis", feature = "sqlite")), allow(dead_code))]
+
+pub(crate) mod clock_check;
+pub(crate) mod driver_error;
+pub(crate) mod listener;
+pub(crate) mod notification;
+pub(crate) mod per_runtime;
+pub(crate) mod stored;

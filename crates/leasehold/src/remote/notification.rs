@@ -1,0 +1,77 @@
+//! The words in which stores tell of freed and taken locks: one letter for what, then which.
+
+use crate::backend::Event;
+use crate::{Fence, Key, Loss};
+
+/// The lock of a key was released: `F` and the key, under the name the store has for it.
+pub(crate) const FREED: &str = "F";
+/// A lock was stolen: `S`, its fence and its key. Anybody may listen, so it is never the lock id.
+pub(crate) const STOLEN: &str = "S";
+/// A lock was released by force: `R`, its fence and its key.
+pub(crate) const FORCE_RELEASED: &str = "R";
+
+/// The topic of locks that are taken from their holders. No key's topic has this name, because
+/// those have a prefix.
+pub(crate) const TAKEN_TOPIC: &str = "taken";
+
+/// An event, and the topic whose subscribers are to hear of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notification {
+    pub(crate) topic: String,
+    pub(crate) event: Event,
+}
+
+impl Notification {
+    /// Of a lock that was freed, under the name the store has for its key.
+    pub(crate) fn freed(name: &str) -> Self {
+        Self { topic: freed_topic(name), event: Event::Freed }
+    }
+
+    /// What a message says; none if it is none of ours.
+    pub(crate) fn decode(text: &str) -> Option<Self> {
+        match text.split_at_checked(1)? {
+            (FREED, name) if !name.is_empty() => Some(Self::freed(name)),
+            _ => Some(Self { topic: TAKEN_TOPIC.to_owned(), event: decode_taken(text)? }),
+        }
+    }
+}
+
+/// The topic of a key that is freed, under the name the store has for it.
+pub(crate) fn freed_topic(name: &str) -> String {
+    format!("freed:{name}")
+}
+
+/// What a message about a lock that was taken from its holder says.
+pub(crate) fn decode_taken(text: &str) -> Option<Event> {
+    let (letter, rest) = text.split_at_checked(1)?;
+    let how = match letter {
+        STOLEN => Loss::Stolen,
+        FORCE_RELEASED => Loss::ForceReleased,
+        _ => return None,
+    };
+    let (fence, key) = rest.split_at_checked(Fence::DIGITS)?;
+    Some(Event::Taken { key: Key::new(key).ok()?, fence: fence.parse().ok()?, how })
+}
+
+/// The letter for a lock that was taken in this way.
+pub(crate) fn letter_of(how: Loss) -> &'static str {
+    if how == Loss::ForceReleased { FORCE_RELEASED } else { STOLEN }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_decoded_and_noise_is_not() {
+        let (key, fence) = (Key::new("payment:42").unwrap(), Fence::new(7).unwrap());
+        let taken =
+            |how| Notification { topic: TAKEN_TOPIC.to_owned(), event: Event::Taken { key: key.clone(), fence, how } };
+        assert_eq!(Notification::decode("Fpayment:42"), Some(Notification::freed("payment:42")));
+        assert_eq!(Notification::decode("S000000000000007payment:42"), Some(taken(Loss::Stolen)));
+        assert_eq!(Notification::decode("R000000000000007payment:42"), Some(taken(Loss::ForceReleased)));
+        for noise in ["", "F", "S", "Sshort", "S000000000000007", "S00000000000000xkey", "X", "\u{e9}"] {
+            assert_eq!(Notification::decode(noise), None, "{noise}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Which stores there are: a table of those that come with this library, open to those of other
+//! crates.
+
+mod credentials;
+mod descriptor;
+mod driver;
+mod registry;
+mod table;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+pub use credentials::without_credentials;
+pub use descriptor::StoreDescriptor;
+pub use driver::StoreDriver;
+pub use registry::{all, register};
+
+pub(crate) use registry::store_of;
+pub(crate) use table::example_of;
+
+/// `url` as others may see it: without user names and passwords. Of a store that does not say how
+/// to hide them, or is not in this build, only the scheme; of an unknown scheme `unknown:`.
+///
+/// ```
+/// assert_eq!(leasehold::stores::public_url("memory:"), "memory:");
+/// assert_eq!(leasehold::stores::public_url("nosuch://me:secret@host"), "unknown:");
+/// ```
+pub fn public_url(url: &str) -> String {
+    match store_of(url) {
+        Ok(store) => match store.driver() {
+            Ok(driver) => driver.public_url(url),
+            Err(_) => driver::only_scheme(url),
+        },
+        // What stands before the colon may be half of a password.
+        Err(_) => "unknown:".to_owned(),
+    }
+}
+
+/// `url` for somebody who works in another directory: a file that it names from `directory` is
+/// named from the root.
+pub fn absolute_url(url: &str, directory: &Path) -> String {
+    match store_of(url).and_then(|store| store.driver()) {
+        Ok(driver) => driver.absolute_url(url, directory),
+        Err(_) => url.to_owned(),
+    }
+}
+
+/// Waits until every store of this process has put in order what it leaves behind, such as the log
+/// beside a SQLite file; tells whether that came about in time. It blocks the thread: for the end
+/// of a program, when all handles are gone or on their way.
+pub fn wait_until_closed(timeout: Duration) -> bool {
+    let started = Instant::now();
+    let mut closed = true;
+    for driver in all().iter().filter_map(|store| store.driver().ok()) {
+        // Each of them gets what the others have left of the time.
+        closed &= driver.wait_until_closed(timeout.saturating_sub(started.elapsed()));
+    }
+    closed
+}

@@ -1,0 +1,36 @@
+//! An examination finds what endangers locks, and nothing else.
+
+use leasehold::Locks;
+use leasehold::backend::{Backend, Release};
+use test_support::{Case, Setup, cases, check, complaints, connect, granted, request};
+
+use crate::Store;
+
+pub(crate) const CASES: &[Case] = cases![
+    a_good_server_gives_no_cause_for_complaint_and_is_left_as_it_was,
+    an_examination_leaves_a_lock_that_looks_like_its_own_alone,
+];
+
+async fn a_good_server_gives_no_cause_for_complaint_and_is_left_as_it_was(store: Store) {
+    let server = store.server_with(&Setup { durable: true, ..Setup::default() });
+    let before = server.snapshot();
+    let checks = Locks::examine(&server.url()).await.unwrap();
+    assert_eq!(complaints(&checks), [], "{checks:#?}");
+    for name in [store.name, "server clock", "permissions", "role", "persistence"] {
+        check(&checks, name);
+    }
+    let left: Vec<_> = server.snapshot().into_keys().filter(|name| !before.contains_key(name)).collect();
+    assert!(matches!(&left[..], [fence] if fence.contains("fence:")), "only a fence is left: {left:?}");
+    Locks::examine(&server.url()).await.unwrap();
+    assert_eq!(server.snapshot().len(), before.len() + 1, "the same one, however often it is examined");
+}
+
+async fn an_examination_leaves_a_lock_that_looks_like_its_own_alone(store: Store) {
+    let server = store.server();
+    let store = connect(&server.url()).await;
+    let mine = request("doctor");
+    granted(&*store, &mine).await;
+    Locks::examine(&server.url()).await.unwrap();
+    assert!(store.is_locked(&mine.key).await.unwrap(), "the examination ended a lock that is held");
+    assert_eq!(store.release(&mine.lock_id).await.unwrap(), Release::Released);
+}

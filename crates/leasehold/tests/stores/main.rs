@@ -1,0 +1,38 @@
+//! What every store in a server promises beyond the conformance suite, on each of them: one file
+//! for each kind of promise. Every case has servers of its own. What only one store can promise is
+//! in the tests of that store.
+
+#![allow(clippy::unwrap_used)]
+
+mod connections;
+mod cost;
+mod doctor;
+mod fences;
+mod foreign;
+mod permissions;
+mod records;
+mod tls;
+mod together;
+mod waiting;
+
+use std::process::ExitCode;
+
+use test_support::{StoreUnderTest, stores, suite};
+
+type Store = &'static StoreUnderTest;
+
+fn main() -> ExitCode {
+    let cases = [
+        connections::CASES,
+        cost::CASES,
+        doctor::CASES,
+        fences::CASES,
+        foreign::CASES,
+        permissions::CASES,
+        records::CASES,
+        tls::CASES,
+        together::CASES,
+        waiting::CASES,
+    ];
+    suite::run(suite::over(stores().filter(|store| store.is_server()), &cases))
+}

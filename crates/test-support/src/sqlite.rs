@@ -1,0 +1,22 @@
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use crate::stores::{RunningStore, Start, StoreUnderTest};
+
+pub(crate) const STORE: StoreUnderTest =
+    StoreUnderTest { name: "sqlite", slow_to_connect: false, start: Start::File(start) };
+
+/// Locks in a file of a directory of its own.
+#[derive(Debug)]
+struct File(TempDir);
+
+fn start() -> Arc<dyn RunningStore> {
+    Arc::new(File(TempDir::new().unwrap()))
+}
+
+impl RunningStore for File {
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.0.path().join("locks.db").display())
+    }
+}
