@@ -26,6 +26,14 @@ macro_rules! forward {
                 (**self).extend(id, ttl).await
             }
 
+            async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
+                (**self).extend_many(locks).await
+            }
+
+            async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+                (**self).release_many(ids).await
+            }
+
             async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
                 (**self).is_locked(key).await
             }

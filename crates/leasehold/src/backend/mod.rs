@@ -1,6 +1,7 @@
 //! The contract between the lock and a store.
 
 mod forward;
+mod many;
 mod request;
 mod response;
 mod subscription;
@@ -9,6 +10,8 @@ use std::fmt;
 
 use async_trait::async_trait;
 
+pub use many::MOST_AT_ONCE;
+use many::all;
 pub use request::{AcquireRequest, ListRequest, LookupBy, Steal, Topic};
 pub use response::{
     Absence, Acquire, Capabilities, Contention, Extend, ForceRelease, Grant, ListPage, Record, Release, TimeAuthority,
@@ -58,6 +61,20 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Sets the expiry to the store's time plus `ttl` if `id` still holds its lock. Never creates a
     /// lock.
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error>;
+
+    /// Extends many locks: an answer for each, in the same order, as if each had been
+    /// [extended](Backend::extend) by itself. It is not one atomic step, and what fails for one
+    /// fails for no other. Nobody asks for more than [`MOST_AT_ONCE`], or for one id twice.
+    ///
+    /// A store that others reach over a network does this in one request: heartbeats depend on it.
+    async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
+        all(locks.iter().map(|(id, ttl)| self.extend(id, *ttl)).collect()).await
+    }
+
+    /// Releases many locks, as [`extend_many`](Backend::extend_many) extends them.
+    async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        all(ids.iter().map(|id| self.release(id)).collect()).await
+    }
 
     /// Whether somebody holds the lock. Never writes.
     async fn is_locked(&self, key: &Key) -> Result<bool, Error>;
