@@ -34,6 +34,17 @@ impl Clock {
         }
     }
 
+    /// The last moment not after `at` that is a whole multiple of `grain` away from the start of
+    /// this clock.
+    pub(crate) fn rounded_down(&self, at: Instant, grain: Duration) -> Instant {
+        let started = match self {
+            Self::System { started, .. } => *started,
+            Self::Manual(clock) => clock.0.started,
+        };
+        let over = at.saturating_duration_since(started).as_nanos().checked_rem(grain.as_nanos()).unwrap_or(0);
+        at - Duration::from_nanos(u64::try_from(over).unwrap_or(0))
+    }
+
     pub(crate) async fn sleep_until(&self, at: Instant) {
         match self {
             Self::System { .. } => tokio::time::sleep_until(at.into()).await,

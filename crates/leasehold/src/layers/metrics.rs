@@ -19,6 +19,8 @@ use crate::{Error, Key, ListRequest, LockId, Operation, Ttl};
 /// | `leasehold_operation_seconds` | histogram | `operation` |
 /// | `leasehold_contention_total` | counter | |
 ///
+/// One request about many locks counts as an operation for each of them, and is timed once.
+///
 /// `operation` is [`Operation::as_str`]; `outcome` is `ok`, `absent` (release and extend), `held`
 /// (acquire) or `error`. No label carries a key. Use
 /// [`LocksBuilder::metrics`](crate::LocksBuilder::metrics) to get this layer together with the
@@ -41,12 +43,46 @@ async fn measured<T>(
     outcome: impl FnOnce(&T) -> &'static str,
     call: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
+    let answer = timed(operation, call).await;
+    count(operation, outcome, &answer);
+    answer
+}
+
+/// Like [`measured`], for the answers of one request about many locks.
+async fn measured_many<T>(
+    operation: Operation,
+    outcome: impl Fn(&T) -> &'static str,
+    call: impl Future<Output = Vec<Result<T, Error>>>,
+) -> Vec<Result<T, Error>> {
+    let answers = timed(operation, call).await;
+    answers.iter().for_each(|answer| count(operation, &outcome, answer));
+    answers
+}
+
+async fn timed<T>(operation: Operation, call: impl Future<Output = T>) -> T {
     let started = Instant::now();
     let answer = call.await;
     histogram!(OPERATION_SECONDS, "operation" => operation.as_str()).record(started.elapsed());
+    answer
+}
+
+fn count<T>(operation: Operation, outcome: impl FnOnce(&T) -> &'static str, answer: &Result<T, Error>) {
     let outcome = answer.as_ref().map_or("error", outcome);
     counter!(OPERATIONS, "operation" => operation.as_str(), "outcome" => outcome).increment(1);
-    answer
+}
+
+fn release_outcome(answer: &Release) -> &'static str {
+    match answer {
+        Release::Released => "ok",
+        Release::Absent(_) => "absent",
+    }
+}
+
+fn extend_outcome(answer: &Extend) -> &'static str {
+    match answer {
+        Extend::Extended { .. } => "ok",
+        Extend::Absent(_) => "absent",
+    }
 }
 
 fn ok<T>(_: &T) -> &'static str {
@@ -67,19 +103,19 @@ impl Backend for MetricsLayer {
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        let outcome = |answer: &Release| match answer {
-            Release::Released => "ok",
-            Release::Absent(_) => "absent",
-        };
-        measured(Operation::Release, outcome, self.store.release(id)).await
+        measured(Operation::Release, release_outcome, self.store.release(id)).await
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        let outcome = |answer: &Extend| match answer {
-            Extend::Extended { .. } => "ok",
-            Extend::Absent(_) => "absent",
-        };
-        measured(Operation::Extend, outcome, self.store.extend(id, ttl)).await
+        measured(Operation::Extend, extend_outcome, self.store.extend(id, ttl)).await
+    }
+
+    async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
+        measured_many(Operation::Extend, extend_outcome, self.store.extend_many(locks)).await
+    }
+
+    async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        measured_many(Operation::Release, release_outcome, self.store.release_many(ids)).await
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {

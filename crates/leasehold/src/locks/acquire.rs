@@ -52,9 +52,10 @@ impl Plan {
         if let Some(guard) = self.reenter() {
             return Ok(Ok(guard));
         }
+        self.inner.core.room().await?;
         let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
         match self.until(None, self.try_with(&mut attempt)).await.map_err(|_| Error::aborted())?? {
-            Tried::Held(contention) => Ok(Err(contention)),
+            Tried::Held(contention) | Tried::HeldHere(contention) => Ok(Err(contention)),
             Tried::Granted(grant) => self.guard(attempt, &grant).map(Ok),
             Tried::Lost(loss) => Err(Error::lost(loss)),
         }
@@ -110,20 +111,29 @@ impl Plan {
     async fn wait_in_line(&self, last: &mut LastAnswer) -> Result<Guard, Error> {
         let turn = self.inner.core.queue.enter(&self.request.key).await;
         let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
-        let mut waiting = Waiting { plan: self, turn, subscription: None, subscribing: None, retries: 0 };
+        let mut waiting = Waiting { plan: self, turn, subscription: None, subscribing: None, retries: 0, ask: false };
         let started = self.inner.core.now();
         loop {
-            let pause = match self.try_with(&mut attempt).await {
+            let tried = match waiting.held_here() {
+                Some(contention) => Ok(Tried::HeldHere(contention)),
+                None => match self.inner.core.room().await {
+                    Ok(()) => self.try_with(&mut attempt).await,
+                    Err(error) => Err(error),
+                },
+            };
+            let pause = match tried {
                 Ok(Tried::Granted(grant)) => return self.guard(attempt, &grant),
                 Ok(Tried::Held(contention)) => {
-                    tracing::debug!(key = %self.request.key.hash_id(), %contention, "the lock is taken, waiting");
-                    if let Some(tell) = &self.on_contention {
-                        tell(&contention);
-                    }
+                    self.tell(&contention);
                     let pause = waiting.pause(&contention);
                     *last = LastAnswer::Held(contention);
                     waiting.subscribe();
                     pause
+                }
+                Ok(Tried::HeldHere(contention)) => {
+                    self.tell(&contention);
+                    *last = LastAnswer::Held(contention);
+                    WAKE_UP_BACKSTOP
                 }
                 Ok(Tried::Lost(loss)) => {
                     *last = LastAnswer::Failed(Error::lost(loss));
@@ -140,6 +150,13 @@ impl Plan {
                 return Err(self.give_up(started, std::mem::take(last)));
             }
             waiting.wait(pause).await;
+        }
+    }
+
+    fn tell(&self, contention: &Contention) {
+        tracing::debug!(key = %self.request.key.hash_id(), %contention, "the lock is taken, waiting");
+        if let Some(tell) = &self.on_contention {
+            tell(contention);
         }
     }
 
@@ -207,6 +224,7 @@ impl Plan {
         let core = &self.inner.core;
         let terms = Terms {
             key: self.request.key.clone(),
+            holder: self.request.holder.clone(),
             ttl: self.request.ttl,
             heartbeat: self.heartbeat,
             max_hold: self.max_hold,
@@ -235,6 +253,8 @@ impl Plan {
 enum Tried {
     Granted(Grant),
     Held(Contention),
+    /// This handle holds it, so that the store need not be asked.
+    HeldHere(Contention),
     /// It was granted, and taken away before the answer came.
     Lost(Loss),
 }
@@ -257,9 +277,20 @@ struct Waiting<'a> {
     /// A subscription that is on its way. Meanwhile the lock may be freed in this process.
     subscribing: Option<oneshot::Receiver<Result<Subscription, Error>>>,
     retries: u32,
+    /// Nobody woke us for so long that the store has to be asked.
+    ask: bool,
 }
 
 impl Waiting<'_> {
+    /// Who has the lock, if this handle has: the end of that lease is told here, without the store.
+    fn held_here(&mut self) -> Option<Contention> {
+        let plan = self.plan;
+        if std::mem::take(&mut self.ask) || plan.request.steal.is_possible() {
+            return None;
+        }
+        Some(plan.inner.core.held_here(&plan.request.key)?.contention())
+    }
+
     /// Asks the keeper for a subscription, unless that is done already or cannot be done.
     fn subscribe(&mut self) {
         let inner = &self.plan.inner;
@@ -331,6 +362,7 @@ impl Waiting<'_> {
                 }
                 () = core.sleep_until(Some(until)) => {
                     self.retries += 1;
+                    self.ask = true;
                     return;
                 }
             }

@@ -7,8 +7,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::core::Core;
 use super::hold::Hold;
 use super::ownership::Ownership;
+use super::releases::Pending;
 use super::undo::{Undo, release_late};
 use crate::backend::{Subscription, Topic};
+use crate::sync::lock;
 use crate::{Error, Key, Loss, Operation, Ttl};
 
 /// Something the keeper does for a caller, on its own runtime.
@@ -37,54 +39,81 @@ pub(super) struct Release {
 
 impl Job {
     /// Does the job. A token is held until then, and makes `shutdown` wait for it.
-    pub(super) async fn run(self, core: Arc<Core>) {
+    pub(super) fn start(self, core: &Arc<Core>) {
+        let core = core.clone();
         match self {
-            Job::Release { release, done, token } => {
-                // The caller may have stopped waiting.
-                let _ = done.send(release.run(&core).await);
-                drop(token);
-                if let Some(request) = &release.hold.late {
-                    release_late(&core, request).await;
-                }
-            }
+            Job::Release { release, done, token } => release.start(&core, done, token),
             Job::Extend { hold, ttl, for_good, done } => {
-                let outcome = core.extend(&hold, ttl).await;
-                if for_good && matches!(outcome, Ok(Ownership::Ours)) {
-                    hold.set_ttl(ttl);
-                }
-                // Also after a failure: the deadline may be nearer than it was.
-                core.reschedule(&hold);
-                let _ = done.send(outcome);
+                tokio::spawn(async move {
+                    let outcome = core.extend(&hold, ttl).await;
+                    if for_good && matches!(outcome, Ok(Ownership::Ours)) {
+                        hold.set_ttl(ttl);
+                    }
+                    // Also after a failure: the deadline may be nearer than it was.
+                    core.reschedule(&hold);
+                    let _ = done.send(outcome);
+                });
             }
             Job::Undo { undo, token } => {
-                let again = undo.run(&core).await;
-                // What follows is a precaution that nobody should wait for.
-                drop(token);
-                if let Some(request) = again {
-                    release_late(&core, &request).await;
-                }
+                tokio::spawn(async move {
+                    let again = undo.run(&core).await;
+                    core.releases.ended();
+                    if let Some(request) = again {
+                        core.precautions.spawn(release_late(core.clone(), request));
+                    }
+                    drop(token);
+                });
             }
             Job::Subscribe { key, done } => {
-                let subscribe = core.backend.subscribe(Topic::Freed(&key));
-                let _ = done.send(core.within(core.call_timeout, Operation::Subscribe, subscribe).await);
+                tokio::spawn(async move {
+                    let subscribe = core.backend.subscribe(Topic::Freed(&key));
+                    let _ = done.send(core.within(core.call_timeout, Operation::Subscribe, subscribe).await);
+                });
             }
         }
     }
 }
 
 impl Release {
-    async fn run(&self, core: &Core) -> Result<Ownership, Error> {
-        let hold = &self.hold;
-        let timeout = self.timeout.unwrap_or_else(|| core.worth_trying(hold.ttl()));
-        let outcome = core.release_hold(hold, core.after(timeout), self.may_have_arrived).await;
-        match &outcome {
-            Err(error) => core.release_failed(&hold.key, &hold.lock_id, error.clone()),
-            // A lock that was lost before is expected to be gone.
-            Ok(Ownership::Lost(loss)) if hold.loss() == Some(Loss::Released) => {
-                core.release_failed(&hold.key, &hold.lock_id, Error::lost(*loss));
-            }
-            Ok(_) => {}
+    fn start(self, core: &Arc<Core>, done: oneshot::Sender<Result<Ownership, Error>>, token: TaskTrackerToken) {
+        let timeout = self.timeout.unwrap_or_else(|| core.worth_trying(self.hold.ttl()));
+        let until = core.after(timeout);
+        let hold = self.hold;
+        let pending = Pending {
+            key: hold.key.clone(),
+            lock_id: hold.lock_id,
+            deadline: Some(hold.deadline()),
+            until,
+            may_have_arrived: self.may_have_arrived,
+            done: {
+                let hold = hold.clone();
+                Box::new(move |core, outcome| {
+                    match &outcome {
+                        Err(error) => core.release_failed(&hold.key, &hold.lock_id, error.clone()),
+                        // A lock that was lost before is expected to be gone.
+                        Ok(Ownership::Lost(loss)) if hold.loss() == Some(Loss::Released) => {
+                            core.release_failed(&hold.key, &hold.lock_id, Error::lost(*loss));
+                        }
+                        Ok(_) => {}
+                    }
+                    // The caller may have stopped waiting.
+                    let _ = done.send(outcome);
+                    if let Some(request) = hold.late.clone() {
+                        core.precautions.spawn(release_late(core.clone(), request));
+                    }
+                    core.releases.ended();
+                    drop(token);
+                })
+            },
+        };
+        if lock(&hold.state).extend_on_its_way {
+            let core = core.clone();
+            tokio::spawn(async move {
+                core.extends_stopped(&hold, until).await;
+                core.release_soon(pending);
+            });
+        } else {
+            core.release_soon(pending);
         }
-        outcome
     }
 }

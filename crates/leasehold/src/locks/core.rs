@@ -8,21 +8,24 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use super::extend::ExtendSent;
 use super::high_water::HighWater;
 use super::hold::{Ended, Hold};
 use super::ownership::Ownership;
 use super::queue::Queue;
-use super::schedule::Schedule;
+use super::releases::{Releases, log_release};
+use super::renewals::Renewals;
+use super::schedule::{Schedule, Urgency};
 use super::settings::{ReleaseFailure, Settings};
-use crate::backend::{Backend, Release};
+use crate::backend::Backend;
 use crate::sync::lock;
 use crate::{Error, Fence, Key, LockId, Loss, Operation, Ttl};
 
 /// The first pause between two tries of a release that failed, and the longest.
-const RELEASE_RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+pub(super) const RELEASE_RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The least time for one try of a release: a shorter one only shows that a store is not in memory.
-const LEAST_RELEASE: Duration = Duration::from_secs(1);
+pub(super) const LEAST_RELEASE: Duration = Duration::from_secs(1);
 
 /// Until a lease ends by itself there is a point in trying to release it, but not for years.
 const LONGEST_RELEASE: Duration = Duration::from_secs(300);
@@ -53,6 +56,8 @@ pub(super) struct Core {
     pub(super) queue: Queue,
     pub(super) high_water: HighWater,
     schedule: Mutex<Schedule>,
+    pub(super) renewals: Renewals,
+    pub(super) releases: Releases,
     /// The keeper must look at the schedule: something is due earlier than it thinks.
     pub(super) sooner: Notify,
     /// Cancelled by `shutdown`.
@@ -61,6 +66,8 @@ pub(super) struct Core {
     pub(super) closed_at: OnceLock<Instant>,
     /// What goes on in the background and must be done before `shutdown` returns.
     pub(super) background: TaskTracker,
+    /// Precautions that the keeper takes before it ends, and that nobody else waits for.
+    pub(super) precautions: TaskTracker,
 }
 
 impl Core {
@@ -73,10 +80,13 @@ impl Core {
             queue: Queue::new(),
             high_water: HighWater::new(),
             schedule: Mutex::default(),
+            renewals: Renewals::default(),
+            releases: Releases::default(),
             sooner: Notify::new(),
             closing: CancellationToken::new(),
             closed_at: OnceLock::new(),
             background: TaskTracker::new(),
+            precautions: TaskTracker::new(),
         }
     }
 
@@ -157,6 +167,24 @@ impl Core {
         lock(&self.schedule).take_due(now)
     }
 
+    pub(super) fn await_renewal(&self, hold: &Arc<Hold>) {
+        lock(&self.schedule).await_renewal(hold);
+    }
+
+    pub(super) fn next_renewals(&self) -> Vec<Arc<Hold>> {
+        lock(&self.schedule).next_renewals()
+    }
+
+    pub(super) fn urgency(&self) -> Option<Urgency> {
+        lock(&self.schedule).urgency()
+    }
+
+    /// The hold of `key` through this handle, if its lease has not ended.
+    pub(super) fn held_here(&self, key: &Key) -> Option<Arc<Hold>> {
+        let hold = lock(&self.schedule).of_key(key)?;
+        hold.loss().is_none().then_some(hold)
+    }
+
     pub(super) fn held(&self) -> Vec<Arc<Hold>> {
         lock(&self.schedule).all()
     }
@@ -202,16 +230,21 @@ impl Core {
         self.settings.metrics.ended(|| self.now().saturating_duration_since(hold.granted), loss);
     }
 
-    /// How long one extend to `ttl` may take: it leaves time for another one, and never hides the
-    /// deadline.
-    fn extend_timeout(&self, hold: &Hold, ttl: Ttl) -> Duration {
-        self.call_timeout.min(hold.ttl().renew_after()).min(ttl.as_duration()).min(hold.remaining())
-    }
-
     /// Extends a hold. If the lock turns out to be lost, the hold is ended. Only the keeper may
     /// call this: a user's task that is not polled would keep renewals waiting.
-    pub(super) async fn extend(&self, hold: &Hold, ttl: Ttl) -> Result<Ownership, Error> {
-        let extend = hold.extend(&*self.backend, ttl);
+    pub(super) async fn extend(&self, hold: &Arc<Hold>, ttl: Ttl) -> Result<Ownership, Error> {
+        let extend = async {
+            let sent = match ExtendSent::begin_next(hold, ttl).await {
+                Ok(sent) => sent,
+                Err(loss) => return Ok(Ownership::Lost(loss)),
+            };
+            let answer = tokio::select! {
+                biased;
+                loss = hold.ended() => return Ok(Ownership::Lost(loss)),
+                answer = self.backend.extend(&hold.lock_id, sent.ttl) => answer,
+            };
+            sent.settle(answer)
+        };
         let outcome = self.within(self.extend_timeout(hold, ttl), Operation::Extend, extend).await?;
         if let Ownership::Lost(loss) = outcome {
             self.lose(hold, loss);
@@ -241,6 +274,15 @@ impl Core {
         lock(&self.schedule).remove(&hold.lock_id);
     }
 
+    /// Waits until no extend of an ended hold is on its way any more, but not past `until`.
+    pub(super) async fn extends_stopped(&self, hold: &Hold, until: Instant) {
+        tokio::select! {
+            biased;
+            () = hold.extends_stopped() => {}
+            () = self.settings.clock.sleep_until(until) => {}
+        }
+    }
+
     /// Gives an ended hold back to the store, trying again until `until` if the store fails.
     pub(super) async fn release_hold(
         &self,
@@ -248,20 +290,18 @@ impl Core {
         until: Instant,
         may_have_arrived: bool,
     ) -> Result<Ownership, Error> {
-        tokio::select! {
-            biased;
-            () = hold.extends_stopped() => {}
-            () = self.settings.clock.sleep_until(until) => {}
-        }
-        self.release(&hold.key, &hold.lock_id, until, may_have_arrived).await
+        self.extends_stopped(hold, until).await;
+        self.release(&hold.key, &hold.lock_id, Some(hold.deadline()), until, may_have_arrived).await
     }
 
     /// Gives a lock back to the store, trying again until `until` if the store fails. It is lost if
-    /// the store does not know it, unless an earlier release may have freed it.
+    /// the store does not know it, unless an earlier release may have freed it, or its lease ran out
+    /// at its `deadline` while the release was on its way.
     pub(super) async fn release(
         &self,
         key: &Key,
         id: &LockId,
+        deadline: Option<Instant>,
         until: Instant,
         mut may_have_arrived: bool,
     ) -> Result<Ownership, Error> {
@@ -272,13 +312,11 @@ impl Core {
             let until = self.closed_at.get().map_or(until, |closed| until.min(*closed));
             let left = until.saturating_duration_since(self.now());
             let timeout = left.max(least).min(self.call_timeout);
-            least = Duration::from_millis(1);
+            least = RELEASE_RETRY.0;
             match self.within(timeout, Operation::Release, self.backend.release(id)).await {
-                Ok(Release::Released) => break Ok(Ownership::Ours),
-                // The release whose answer was lost is the one that freed it.
-                Ok(Release::Absent(_)) if may_have_arrived => break Ok(Ownership::Ours),
-                Ok(Release::Absent(_)) => break Ok(Ownership::Lost(Loss::Gone)),
-                Err(error) if error.is_retryable() && pause < left => {
+                Ok(answer) => break Ok(self.owned(answer, may_have_arrived, deadline)),
+                // A try that has hardly any time says nothing that this one did not say better.
+                Err(error) if error.is_retryable() && pause + least < left => {
                     may_have_arrived |= error.outcome_unknown();
                     self.sleep(pause).await;
                     pause = (pause * 2).min(RELEASE_RETRY.1);
@@ -286,13 +324,7 @@ impl Core {
                 Err(error) => break Err(error),
             }
         };
-        match &result {
-            Ok(Ownership::Ours) => tracing::debug!(key = %key.hash_id(), "lock released"),
-            Ok(Ownership::Lost(loss)) => {
-                tracing::debug!(key = %key.hash_id(), %loss, "the lock to be released was not there");
-            }
-            Err(error) => tracing::debug!(key = %key.hash_id(), %error, "a lock could not be released"),
-        }
+        log_release(key, &result);
         self.queue.wake(key);
         result
     }

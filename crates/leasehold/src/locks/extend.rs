@@ -1,58 +1,44 @@
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::hold::{Hold, earlier};
 use super::ownership::Ownership;
-use crate::backend::{Backend, Extend};
+use crate::backend::Extend;
 use crate::sync::lock;
 use crate::{Error, Loss, Timestamp, Ttl};
 
-impl Hold {
-    /// Sends one extend and takes note of the answer. If the lock is lost, the caller ends the
-    /// lease.
-    pub(super) async fn extend(&self, backend: &dyn Backend, ttl: Ttl) -> Result<Ownership, Error> {
-        let _turn = self.extending.lock().await;
-        let ttl = self.capped(ttl);
-        let sent = match ExtendSent::begin(self, ttl) {
-            Ok(sent) => sent,
-            Err(loss) => return Ok(Ownership::Lost(loss)),
-        };
-        let answer = tokio::select! {
-            biased;
-            loss = self.ended() => return Ok(Ownership::Lost(loss)),
-            answer = backend.extend(&self.lock_id, ttl) => answer,
-        };
-        match answer {
-            Ok(Extend::Extended { expires_at }) => Ok(sent.confirmed(expires_at)),
-            Ok(Extend::Absent(_)) => {
-                sent.not_arrived();
-                Ok(Ownership::Lost(Loss::Gone))
-            }
-            Err(error) => {
-                if !error.outcome_unknown() {
-                    sent.not_arrived();
-                }
-                Err(error)
-            }
-        }
-    }
-}
-
 /// An extend that is on its way. Until its answer is known, and for ever if it never is, the store
 /// may have set the lease to its ttl: the deadline is not later than that.
-struct ExtendSent<'a> {
-    hold: &'a Hold,
-    ttl: Ttl,
+///
+/// Extends of one lock are sent one after the other: two on the way at once could arrive in the
+/// other order and leave the store with the shorter one. Only the keeper makes these, because a
+/// user's task that is not polled would keep renewals waiting.
+pub(super) struct ExtendSent {
+    pub(super) hold: Arc<Hold>,
+    pub(super) ttl: Ttl,
     at: Instant,
     deadline_before: Instant,
     answered: bool,
 }
 
-impl<'a> ExtendSent<'a> {
-    /// Fails if the lease has ended.
-    fn begin(hold: &'a Hold, ttl: Ttl) -> Result<Self, Loss> {
+/// Why an extend was not begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NotBegun {
+    /// The lease has ended.
+    Ended(Loss),
+    /// Another one is on its way.
+    Busy,
+}
+
+impl ExtendSent {
+    pub(super) fn begin(hold: Arc<Hold>, ttl: Ttl) -> Result<Self, NotBegun> {
+        let ttl = hold.capped(ttl);
         let mut state = lock(&hold.state);
         if let Some(loss) = state.end.or_else(|| hold.overdue(&state)) {
-            return Err(loss);
+            return Err(NotBegun::Ended(loss));
+        }
+        if state.extend_on_its_way {
+            return Err(NotBegun::Busy);
         }
         let at = hold.clock.instant();
         let deadline_before = state.deadline;
@@ -64,9 +50,37 @@ impl<'a> ExtendSent<'a> {
         Ok(Self { hold, ttl, at, deadline_before, answered: false })
     }
 
+    /// The same, once no other extend of this lock is on its way.
+    pub(super) async fn begin_next(hold: &Arc<Hold>, ttl: Ttl) -> Result<Self, Loss> {
+        loop {
+            match Self::begin(hold.clone(), ttl) {
+                Ok(sent) => return Ok(sent),
+                Err(NotBegun::Ended(loss)) => return Err(loss),
+                Err(NotBegun::Busy) => hold.extends_stopped().await,
+            }
+        }
+    }
+
+    /// Takes note of the answer. If the lock is lost, the caller ends the lease.
+    pub(super) fn settle(mut self, answer: Result<Extend, Error>) -> Result<Ownership, Error> {
+        match answer {
+            Ok(Extend::Extended { expires_at }) => Ok(self.confirmed(expires_at)),
+            Ok(Extend::Absent(_)) => {
+                self.not_arrived();
+                Ok(Ownership::Lost(Loss::Gone))
+            }
+            Err(error) => {
+                if !error.outcome_unknown() {
+                    self.not_arrived();
+                }
+                Err(error)
+            }
+        }
+    }
+
     /// The store confirmed it. The deadline moves, unless it has passed: an answer that comes too
     /// late changes nothing, because the work was already told to stop.
-    fn confirmed(mut self, expires_at: Timestamp) -> Ownership {
+    fn confirmed(&mut self, expires_at: Timestamp) -> Ownership {
         self.answered = true;
         let mut state = lock(&self.hold.state);
         if let Some(loss) = state.end.or_else(|| self.hold.overdue(&state)) {
@@ -80,7 +94,7 @@ impl<'a> ExtendSent<'a> {
     }
 
     /// It certainly did not arrive.
-    fn not_arrived(mut self) {
+    fn not_arrived(&mut self) {
         self.answered = true;
         let mut state = lock(&self.hold.state);
         if self.hold.overdue(&state).is_none() {
@@ -89,7 +103,7 @@ impl<'a> ExtendSent<'a> {
     }
 }
 
-impl Drop for ExtendSent<'_> {
+impl Drop for ExtendSent {
     fn drop(&mut self) {
         let mut state = lock(&self.hold.state);
         state.extend_on_its_way = false;

@@ -7,12 +7,13 @@ use super::lease::LockState;
 use crate::backend::AcquireRequest;
 use crate::clock::Clock;
 use crate::sync::lock;
-use crate::{Fence, Grant, Key, LockId, Loss, Timestamp, Ttl};
+use crate::{Contention, Fence, Grant, Holder, Key, LockId, Loss, Timestamp, Ttl};
 
 /// What the guards, the keeper and the handle know of one granted lock.
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) key: Key,
+    holder: Holder,
     pub(super) lock_id: LockId,
     pub(super) fence: Fence,
     pub(super) acquired_at: Timestamp,
@@ -25,14 +26,23 @@ pub(super) struct Hold {
     pub(super) state: Mutex<State>,
     /// Something in `state` changed that somebody may wait for.
     pub(super) changed: Notify,
-    /// Extends are sent one after the other: two on the way at once could arrive in the other order
-    /// and leave the store with the shorter one. Only the keeper holds this, because a user's task
-    /// that is not polled would keep renewals waiting.
-    pub(super) extending: tokio::sync::Mutex<()>,
     /// The request, if a try of it was given up without an answer and may arrive after the lock is
     /// released.
     pub(super) late: Option<Arc<AcquireRequest>>,
+    /// The share of the time until a renewal by which ours comes earlier, so that locks that were
+    /// taken together are not all renewed at once.
+    early: f64,
 }
+
+/// The largest share by which a renewal comes earlier than it must.
+const EARLIEST: f64 = 0.1;
+
+/// Renewals are due at whole multiples of this share of the time until a renewal, so that many can
+/// travel together.
+const GRAINS: u32 = 100;
+
+/// The longest that renewals are gathered for.
+const COARSEST_GRAIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -68,6 +78,7 @@ pub(super) struct Ended {
 /// The settings of a lease that the grant does not know.
 pub(super) struct Terms {
     pub(super) key: Key,
+    pub(super) holder: Holder,
     pub(super) ttl: Ttl,
     pub(super) heartbeat: bool,
     pub(super) max_hold: Option<Duration>,
@@ -81,6 +92,7 @@ impl Hold {
         let hold_until = terms.max_hold.and_then(|time| terms.sent.checked_add(time));
         Self {
             key: terms.key,
+            holder: terms.holder,
             lock_id: grant.lock_id,
             fence: grant.fence,
             acquired_at: grant.acquired_at,
@@ -99,8 +111,8 @@ impl Hold {
                 end: None,
             }),
             changed: Notify::new(),
-            extending: tokio::sync::Mutex::new(()),
             late: terms.late,
+            early: fastrand::f64() * EARLIEST,
         }
     }
 
@@ -123,6 +135,10 @@ impl Hold {
         }
     }
 
+    pub(super) fn deadline(&self) -> Instant {
+        lock(&self.state).deadline
+    }
+
     pub(super) fn ttl(&self) -> Ttl {
         lock(&self.state).ttl
     }
@@ -134,6 +150,13 @@ impl Hold {
             acquired_at: self.acquired_at,
             expires_at: lock(&self.state).expires_at,
         }
+    }
+
+    /// What the store would say to somebody else who wants the lock now.
+    pub(super) fn contention(&self) -> Contention {
+        let held_for = self.clock.instant().saturating_duration_since(self.granted);
+        let now = self.acquired_at + held_for;
+        Contention::new(Some(self.holder.clone()), self.acquired_at, lock(&self.state).expires_at, now)
     }
 
     /// How it was lost, also if the deadline has passed without anybody having noticed yet.
@@ -158,8 +181,10 @@ impl Hold {
             return state.deadline;
         }
         let lasts = state.lasts(state.ttl);
-        let left = lasts.as_duration().saturating_sub(lasts.renew_after());
-        state.deadline.checked_sub(left).unwrap_or(state.deadline)
+        let renew_after = lasts.renew_after();
+        let left = lasts.as_duration().saturating_sub(renew_after.mul_f64(1.0 - self.early));
+        let due = state.deadline.checked_sub(left).unwrap_or(state.deadline);
+        self.clock.rounded_down(due, (renew_after / GRAINS).min(COARSEST_GRAIN))
     }
 
     /// One more guard, unless the lease has ended.

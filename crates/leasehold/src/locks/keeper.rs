@@ -15,6 +15,9 @@ use crate::{Error, ErrorCode, Key, Operation, Ttl};
 /// The pause before a lost subscription is made again.
 const RESUBSCRIBE: Duration = Duration::from_secs(1);
 
+/// So many jobs are begun before the keeper looks at its holds again.
+const JOBS_AT_ONCE: usize = 64;
+
 /// A thread with a runtime of its own, and so with connections of its own. It renews leases,
 /// notices deadlines, hears of freed and taken locks, and releases what was dropped or cancelled,
 /// whatever the user's runtimes are doing. It lives as long as this value, and afterwards until
@@ -55,6 +58,7 @@ impl Keeper {
     /// Has an ended hold released. The receiver gets the outcome.
     pub(super) fn release(&self, core: &Core, release: Release) -> oneshot::Receiver<Result<Ownership, Error>> {
         let token = core.background.token();
+        core.releases.begun();
         self.send(|done| Job::Release { release, done, token })
     }
 
@@ -66,6 +70,7 @@ impl Keeper {
 
     /// Undoes an acquire that nobody waits for any more.
     pub(super) fn undo(&self, core: &Core, undo: Undo) {
+        core.releases.begun();
         let _ = self.jobs.send(Job::Undo { undo, token: core.background.token() });
     }
 
@@ -84,48 +89,27 @@ impl Keeper {
 
 async fn keep(core: Arc<Core>, mut jobs: mpsc::UnboundedReceiver<Job>) {
     let taken = tokio::spawn(hear_of_taken_locks(core.clone()));
+    let mut next = Vec::with_capacity(JOBS_AT_ONCE);
     loop {
         let due = core.plan();
         tokio::select! {
-            job = jobs.recv() => match job {
-                Some(job) => {
-                    tokio::spawn(job.run(core.clone()));
-                }
-                None => break,
-            },
+            biased;
             () = core.sooner.notified() => {}
             () = core.sleep_until(due) => {}
+            received = jobs.recv_many(&mut next, JOBS_AT_ONCE) => {
+                if received == 0 {
+                    break;
+                }
+                next.drain(..).for_each(|job| job.start(&core));
+            }
         }
-        for hold in core.take_due() {
-            tokio::spawn(tend(core.clone(), hold));
-        }
+        core.tend();
     }
     taken.abort();
     core.background.close();
     core.background.wait().await;
-}
-
-/// Looks after one hold that is due: notices that its time is over, or renews it.
-async fn tend(core: Arc<Core>, hold: Arc<Hold>) {
-    if let Some(loss) = hold.loss() {
-        core.lose(&hold, loss);
-        return;
-    }
-    if !hold.heartbeat || hold.next_look() > core.now() {
-        core.reschedule(&hold);
-        return;
-    }
-    let ttl = hold.ttl();
-    match core.extend(&hold, ttl).await {
-        Ok(Ownership::Ours) => core.reschedule(&hold),
-        Ok(Ownership::Lost(_)) => {}
-        Err(error) => {
-            tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
-            hold.set_uncertain();
-            let pause = (ttl.as_duration() / 10).clamp(Duration::from_millis(2), Duration::from_secs(1));
-            core.look_again_at(&hold, core.after(pause.min(hold.remaining())));
-        }
-    }
+    core.precautions.close();
+    core.precautions.wait().await;
 }
 
 /// Ends holds at once when the store reports that they were stolen or released by force.

@@ -20,6 +20,8 @@ mod metrics;
 mod owner;
 mod ownership;
 mod queue;
+mod releases;
+mod renewals;
 mod request;
 mod retry;
 mod schedule;

@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::core::Core;
 use super::footprint::Footprint;
+use super::releases::Pending;
 use crate::Error;
 use crate::backend::{Acquire, AcquireRequest};
 
@@ -19,7 +21,7 @@ pub(super) struct Undo {
 impl Undo {
     /// Waits for the answer that is still due, and gives back what was granted. Returns the request
     /// if a try of it may yet arrive.
-    pub(super) async fn run(mut self, core: &Core) -> Option<Arc<AcquireRequest>> {
+    pub(super) async fn run(mut self, core: &Arc<Core>) -> Option<Arc<AcquireRequest>> {
         if let Some(mut answer) = self.in_flight {
             // The runtime that should wait for the answer may be idle, blocked or gone, so it gets
             // no more than a call's time.
@@ -41,8 +43,16 @@ impl Undo {
         }
         if self.footprint.may_hold {
             let request = &self.request;
-            let until = core.after(core.worth_trying(request.ttl));
-            if let Err(error) = core.release(&request.key, &request.lock_id, until, false).await {
+            let (done, outcome) = oneshot::channel();
+            core.release_soon(Pending {
+                key: request.key.clone(),
+                lock_id: request.lock_id,
+                deadline: None,
+                until: core.after(core.worth_trying(request.ttl)),
+                may_have_arrived: false,
+                done: Box::new(move |_, outcome| drop(done.send(outcome))),
+            });
+            if let Ok(Err(error)) = outcome.await {
                 core.release_failed(&request.key, &request.lock_id, error);
             }
         }
@@ -52,10 +62,10 @@ impl Undo {
 
 /// That a lock is not there does not show that a try of unknown outcome will not arrive yet. Looks
 /// twice more; what comes even later ends with its ttl.
-pub(super) async fn release_late(core: &Core, request: &AcquireRequest) {
+pub(super) async fn release_late(core: Arc<Core>, request: Arc<AcquireRequest>) {
     for wait in [1, 3] {
         core.sleep(core.call_timeout.saturating_mul(wait)).await;
         let until = core.after(core.call_timeout);
-        let _ = core.release(&request.key, &request.lock_id, until, false).await;
+        let _ = core.release(&request.key, &request.lock_id, None, until, false).await;
     }
 }

@@ -85,6 +85,24 @@ impl TelemetryLayer {
         self.worker.flush();
     }
 
+    fn report_release(&self, id: &LockId, answer: &Result<Release, Error>) {
+        let (result, reason) = match answer {
+            Ok(Release::Released) => (EventResult::Ok, None),
+            Ok(Release::Absent(absence)) => (EventResult::Fail, Some(reason(*absence))),
+            Err(_) => (EventResult::Fail, None),
+        };
+        self.report(EventType::Release, result, reason, None, Some(id));
+    }
+
+    fn report_extend(&self, id: &LockId, answer: &Result<Extend, Error>) {
+        let (result, reason) = match answer {
+            Ok(Extend::Extended { .. }) => (EventResult::Ok, None),
+            Ok(Extend::Absent(absence)) => (EventResult::Fail, Some(reason(*absence))),
+            Err(_) => (EventResult::Fail, None),
+        };
+        self.report(EventType::Extend, result, reason, None, Some(id));
+    }
+
     fn report(
         &self,
         event_type: EventType,
@@ -119,24 +137,26 @@ impl Backend for TelemetryLayer {
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         let answer = self.store.release(id).await;
-        let (result, reason) = match answer {
-            Ok(Release::Released) => (EventResult::Ok, None),
-            Ok(Release::Absent(absence)) => (EventResult::Fail, Some(reason(absence))),
-            Err(_) => (EventResult::Fail, None),
-        };
-        self.report(EventType::Release, result, reason, None, Some(id));
+        self.report_release(id, &answer);
         answer
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
         let answer = self.store.extend(id, ttl).await;
-        let (result, reason) = match answer {
-            Ok(Extend::Extended { .. }) => (EventResult::Ok, None),
-            Ok(Extend::Absent(absence)) => (EventResult::Fail, Some(reason(absence))),
-            Err(_) => (EventResult::Fail, None),
-        };
-        self.report(EventType::Extend, result, reason, None, Some(id));
+        self.report_extend(id, &answer);
         answer
+    }
+
+    async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
+        let answers = self.store.extend_many(locks).await;
+        locks.iter().zip(&answers).for_each(|((id, _), answer)| self.report_extend(id, answer));
+        answers
+    }
+
+    async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        let answers = self.store.release_many(ids).await;
+        ids.iter().zip(&answers).for_each(|(id, answer)| self.report_release(id, answer));
+        answers
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {

@@ -1,0 +1,222 @@
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::core::Core;
+use super::extend::{ExtendSent, NotBegun};
+use super::hold::Hold;
+use super::ownership::Ownership;
+use super::schedule::Urgency;
+use crate::sync::lock;
+use crate::{Error, ErrorCode, LockId, Operation, Ttl};
+
+/// How many requests with renewals may be on their way at once. While the store fails there is one.
+const LANES: usize = 4;
+
+/// The pause after a failed request, as a part of the shortest ttl that waits, and its bounds. All
+/// renewals of a handle share it.
+const PAUSE_PARTS: u32 = 20;
+const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+
+/// The last try before a lease ends is made so long before, or this part of its ttl.
+const LAST_TRY: Duration = Duration::from_millis(50);
+const LAST_TRY_PARTS: u32 = 50;
+
+/// The sending of renewals. What waits to be sent is in the schedule.
+#[derive(Debug, Default)]
+pub(super) struct Renewals {
+    lanes: Mutex<Lanes>,
+    /// Something more waits to be sent.
+    more: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    running: usize,
+    /// The last request failed for all its locks.
+    failing: bool,
+}
+
+impl Renewals {
+    /// A request failed. Tells whether the lane that sent it is the only one left, which goes on.
+    fn failed(&self) -> bool {
+        let mut lanes = lock(&self.lanes);
+        lanes.failing = true;
+        lanes.running == 1
+    }
+}
+
+impl Core {
+    /// Looks at the holds that are due: notices that their time is over, or has them renewed. Only
+    /// for the keeper's thread.
+    pub(super) fn tend(self: &Arc<Self>) {
+        for hold in self.take_due() {
+            if let Some(loss) = hold.loss() {
+                self.lose(&hold, loss);
+            } else if !hold.heartbeat || hold.next_look() > self.now() {
+                self.reschedule(&hold);
+            } else {
+                self.await_renewal(&hold);
+            }
+        }
+        self.start_renewing();
+    }
+
+    /// Starts to send what waits, unless enough is on its way.
+    fn start_renewing(self: &Arc<Self>) {
+        if self.urgency().is_none() {
+            return;
+        }
+        let mut lanes = lock(&self.renewals.lanes);
+        let most = if lanes.failing { 1 } else { LANES };
+        if lanes.running < most {
+            lanes.running += 1;
+            tokio::spawn(Lane { core: self.clone() }.run());
+        } else {
+            self.renewals.more.notify_one();
+        }
+    }
+}
+
+/// Sends renewals, one request after the other, until none waits.
+struct Lane {
+    core: Arc<Core>,
+}
+
+impl Lane {
+    async fn run(self) {
+        loop {
+            let next = self.core.next_renewals();
+            if next.is_empty() {
+                return;
+            }
+            self.core.start_renewing();
+            match self.core.renew(next).await {
+                Sent::Nothing => {}
+                Sent::Answered => lock(&self.core.renewals.lanes).failing = false,
+                Sent::Failed if self.core.renewals.failed() => self.pause().await,
+                Sent::Failed => return,
+            }
+        }
+    }
+
+    /// Waits until the next try is worth while.
+    async fn pause(&self) {
+        let failed = self.core.now();
+        let share = 0.5 + fastrand::f64() / 2.0;
+        while let Some(urgency) = self.core.urgency() {
+            tokio::select! {
+                () = self.core.sleep_until(Some(next_try(failed, share, urgency))) => return,
+                () = self.core.renewals.more.notified() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        lock(&self.core.renewals.lanes).running -= 1;
+    }
+}
+
+/// When to try again after a failure: soon, and in any case shortly before a lease ends.
+fn next_try(failed: Instant, share: f64, Urgency { deadline, ttl }: Urgency) -> Instant {
+    let soon = failed + (ttl / PAUSE_PARTS).clamp(PAUSE.0, PAUSE.1).mul_f64(share);
+    let last = deadline.checked_sub(LAST_TRY.min(ttl / LAST_TRY_PARTS)).unwrap_or(deadline);
+    if last > failed { soon.min(last) } else { soon }
+}
+
+/// What came of a request.
+enum Sent {
+    /// There was nothing to be sent, or nobody waits for the answer any more.
+    Nothing,
+    /// The store answered for one lock at least.
+    Answered,
+    /// The store failed for all of them.
+    Failed,
+}
+
+impl Core {
+    /// How long one extend to `ttl` may take: it leaves time for another one, and never hides the
+    /// deadline.
+    pub(super) fn extend_timeout(&self, hold: &Hold, ttl: Ttl) -> Duration {
+        let remaining = hold.remaining();
+        self.call_timeout
+            .min(hold.ttl().renew_after())
+            .min(ttl.as_duration())
+            .min(remaining.min((remaining / 2).max(LAST_TRY)))
+    }
+
+    /// Renews leases with one request.
+    async fn renew(&self, holds: Vec<Arc<Hold>>) -> Sent {
+        let mut sent = Vec::with_capacity(holds.len());
+        let mut timeout = self.call_timeout;
+        for hold in holds {
+            let ttl = hold.ttl();
+            let time = self.extend_timeout(&hold, ttl);
+            match ExtendSent::begin(hold.clone(), ttl) {
+                Ok(extend) => {
+                    timeout = timeout.min(time);
+                    sent.push(extend);
+                }
+                Err(NotBegun::Ended(loss)) => self.lose(&hold, loss),
+                // Whoever sent that one looks after the hold.
+                Err(NotBegun::Busy) => {}
+            }
+        }
+        if sent.is_empty() {
+            return Sent::Nothing;
+        }
+        let locks: Vec<(LockId, Ttl)> = sent.iter().map(|extend| (extend.hold.lock_id, extend.ttl)).collect();
+        let call = async { Ok(self.backend.extend_many(&locks).await) };
+        let answers = tokio::select! {
+            biased;
+            () = all_ended(&sent) => return Sent::Nothing,
+            answers = self.within(timeout, Operation::Extend, call) => answers,
+        };
+        let mut answers = match answers {
+            Ok(answers) => answers,
+            Err(error) => vec![Err(error); sent.len()],
+        }
+        .into_iter();
+        let asked = sent.len();
+        let mut failed = Vec::new();
+        for extend in sent {
+            let hold = extend.hold.clone();
+            let answer = answers.next().unwrap_or_else(|| Err(no_answer()));
+            match extend.settle(answer) {
+                Ok(Ownership::Ours) => self.reschedule(&hold),
+                Ok(Ownership::Lost(loss)) => self.lose(&hold, loss),
+                Err(error) => {
+                    tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
+                    hold.set_uncertain();
+                    failed.push(hold);
+                }
+            }
+        }
+        if failed.len() == asked {
+            failed.iter().for_each(|hold| self.await_renewal(hold));
+            return Sent::Failed;
+        }
+        for hold in failed {
+            let ttl = hold.ttl().as_duration();
+            let urgency = Urgency { deadline: hold.deadline(), ttl };
+            self.look_again_at(&hold, next_try(self.now(), 1.0, urgency));
+        }
+        Sent::Answered
+    }
+}
+
+/// Waits until the leases of all these have ended.
+async fn all_ended(sent: &[ExtendSent]) {
+    for extend in sent {
+        extend.hold.ended().await;
+    }
+}
+
+fn no_answer() -> Error {
+    Error::new(ErrorCode::Internal, "the store's driver left a question without an answer")
+        .during(Operation::Extend)
+        .with_outcome_unknown()
+}
