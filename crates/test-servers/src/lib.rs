@@ -9,6 +9,7 @@
 //! - [`Certificates`]: what a server and its client need to speak TLS.
 //! - [`Proxy`]: stands between a client and any server, and cuts, stalls or garbles at a chosen
 //!   request.
+//! - [`Distance`]: stands between a client and any server, and makes everything take a while.
 //!
 //! ```
 //! use test_servers::{Proxy, Redis};
@@ -38,6 +39,7 @@
 mod account;
 mod certificates;
 mod deadline;
+mod distance;
 mod pgbouncer;
 mod port;
 mod postgres;
@@ -50,6 +52,7 @@ mod watchdog;
 
 pub use certificates::Certificates;
 pub use deadline::{DEADLINE, eventually};
+pub use distance::Distance;
 pub use pgbouncer::{PgBouncer, PgBouncerBuilder};
 pub use postgres::{Postgres, PostgresBuilder};
 pub use process_tree::is_alive;

@@ -13,6 +13,7 @@ mod fencing;
 mod idempotency;
 mod inspect;
 mod keys;
+mod many;
 mod metadata;
 mod ownership;
 mod runtimes;
@@ -82,13 +83,14 @@ macro_rules! group {
 }
 use group;
 
-const GROUPS: [&[Case]; 14] = [
+const GROUPS: [&[Case]; 15] = [
     exclusion::CASES,
     expiry::CASES,
     ownership::CASES,
     fencing::CASES,
     idempotency::CASES,
     extend::CASES,
+    many::CASES,
     inspect::CASES,
     keys::CASES,
     steal::CASES,
@@ -125,6 +127,7 @@ mod tests {
             "idempotency",
             "inspect",
             "keys",
+            "many",
             "metadata",
             "ownership",
             "runtimes",

@@ -90,7 +90,11 @@ impl Locks {
 
 fn not_given_back(locks: usize, why: Option<Error>) -> Error {
     let code = why.as_ref().map_or(ErrorCode::NetworkTimeout, Error::code);
-    let what = if locks == 1 { "1 lock could not be given back".to_owned() } else { format!("{locks} locks could not be given back") };
+    let what = if locks == 1 {
+        "1 lock could not be given back".to_owned()
+    } else {
+        format!("{locks} locks could not be given back")
+    };
     let error = Error::new(code, format!("{what} before the handle was shut down"))
         .with_hint("each stays taken until its ttl has passed, or `leasehold force-release` ends it")
         .during(Operation::Release);

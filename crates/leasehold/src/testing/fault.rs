@@ -86,6 +86,7 @@ struct Scripted {
     on_call: Option<Hook>,
     calls: usize,
     answers: usize,
+    tries: usize,
     at_once: usize,
     most_at_once: usize,
 }
@@ -129,6 +130,11 @@ impl Faults {
     /// How many calls of `operation` reached the store.
     pub fn calls(&self, operation: Operation) -> usize {
         self.with(operation, |scripted| scripted.calls)
+    }
+
+    /// How many calls of `operation` were begun, also those that never reached the store.
+    pub fn tries(&self, operation: Operation) -> usize {
+        self.with(operation, |scripted| scripted.tries)
     }
 
     /// The most calls of `operation` that were under way at the same time.
@@ -196,6 +202,7 @@ struct UnderWay<'a>(&'a Faults, Operation);
 impl<'a> UnderWay<'a> {
     fn new(faults: &'a Faults, operation: Operation) -> Self {
         faults.with(operation, |scripted| {
+            scripted.tries += 1;
             scripted.at_once += 1;
             scripted.most_at_once = scripted.most_at_once.max(scripted.at_once);
         });

@@ -1,9 +1,10 @@
 //! Guards: releasing, dropping, leaking, and the three states.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::memory::Memory;
-use leasehold::testing::Fault;
+use leasehold::testing::{Fault, FaultLayer};
 use leasehold::{ErrorCode, LockState, Locks, Loss, Operation, TIME_TOLERANCE};
 use test_support::{eventually, key};
 
@@ -252,4 +253,39 @@ async fn a_lock_that_was_lost_and_is_gone_is_not_reported_as_left_behind() {
     }
     locks.shutdown().await.unwrap();
     assert_eq!(heard.try_recv().ok(), None);
+}
+
+#[tokio::test]
+async fn a_release_that_was_in_time_and_only_slow_is_no_loss() {
+    for dropped in [false, true] {
+        let world = World::new();
+        let failures = Arc::new(Mutex::new(Vec::new()));
+        let seen = failures.clone();
+        let hook = move |failure: &leasehold::ReleaseFailure<'_>| seen.lock().unwrap().push(failure.error.clone());
+        let locks = world.builder().on_release_error(hook).build();
+        let guard = locks.lock("k").heartbeat(false).acquire().await.unwrap();
+        let clock = world.clock.clone();
+        world.faults.on_call(Operation::Release, move || clock.advance(TTL + TIME_TOLERANCE * 2));
+        if dropped {
+            drop(guard);
+            eventually("it was released", async || world.faults.answers(Operation::Release) == 1).await;
+        } else {
+            guard.release().await.unwrap();
+        }
+        locks.shutdown().await.unwrap();
+        assert!(failures.lock().unwrap().is_empty(), "{failures:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_failed_to_the_end_tells_of_a_try_that_had_time() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let timeout = Duration::from_millis(400);
+    let locks = Locks::builder(store).call_timeout(Duration::from_millis(150)).release_timeout(timeout).build();
+    let guard = locks.lock("k").acquire().await.unwrap();
+    faults.always(Operation::Release, Fault::HangBefore);
+    let error = guard.release().await.unwrap_err();
+    let said = error.to_string();
+    let within = said.split("within ").nth(1).and_then(|rest| rest.split("ms").next()).unwrap().to_owned();
+    assert!(within.parse::<f64>().unwrap() >= 50.0, "{said}");
 }

@@ -258,3 +258,108 @@ async fn very_short_ttls_do_not_make_the_keeper_spin() {
         assert!(renewals as u128 <= started.elapsed().as_millis() * 3 + 10, "{renewals} renewals of {millis} ms");
     }
 }
+
+/// Many locks, taken together.
+async fn take(locks: &Locks, count: usize) -> Vec<leasehold::Guard> {
+    let mut guards = Vec::with_capacity(count);
+    for number in 0..count {
+        guards.push(locks.lock(format!("k{number}")).acquire().await.unwrap());
+    }
+    guards
+}
+
+#[tokio::test]
+async fn all_locks_pause_together_while_the_store_fails() {
+    let world = World::new();
+    let guards = take(&world.locks(), 300).await;
+    world.faults.always(Operation::Extend, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    world.clock.advance(TTL / 3);
+    eventually("the store is known to fail", async || world.faults.tries(Operation::Extend) >= 64).await;
+    for _ in 0..100 {
+        world.clock.advance(Duration::from_millis(10));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // A second of pauses of an eighth of a second at least, with 64 locks each; and what four lanes
+    // had sent before.
+    let tries = world.faults.tries(Operation::Extend);
+    assert!(tries <= (8 + 4) * 64, "{tries} renewals of 300 locks in a second of failure");
+    world.faults.clear(Operation::Extend);
+    eventually("all are held again", async || {
+        world.clock.advance(Duration::from_millis(10));
+        guards.iter().all(|guard| guard.state() == LockState::Held)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_store_that_is_back_just_before_the_deadline_loses_no_lock() {
+    let world = World::new();
+    let guards = take(&world.locks(), 300).await;
+    world.faults.always(Operation::Extend, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    let back = Duration::from_millis(60);
+    world.clock.advance(TTL - Duration::from_secs(2));
+    eventually("it failed", async || guards.iter().any(|guard| guard.state() == LockState::Uncertain)).await;
+    while guards[0].remaining() > back {
+        world.clock.advance(Duration::from_millis(10));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    world.faults.clear(Operation::Extend);
+    world.clock.advance(back / 2);
+    eventually("all are held again", async || guards.iter().all(|guard| guard.state() == LockState::Held)).await;
+}
+
+#[tokio::test]
+async fn locks_taken_together_are_not_renewed_at_the_same_moment() {
+    let world = World::new();
+    let _guards = take(&world.locks(), 300).await;
+    let (earliest, latest) = (TTL / 3 - TTL / 3 / 10, TTL / 3);
+    world.clock.advance(earliest);
+    let mut renewed = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        world.clock.advance((latest - earliest) / 20);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        renewed.insert(world.faults.calls(Operation::Extend));
+    }
+    eventually("all were renewed", async || world.faults.calls(Operation::Extend) == 300).await;
+    assert!(renewed.len() > 5, "{renewed:?}");
+}
+
+#[tokio::test]
+async fn a_short_lease_does_not_wait_behind_many_long_ones() {
+    let world = World::new();
+    let locks = world.locks();
+    let _long = take(&locks, 1000).await;
+    let short = locks.lock("short").ttl(Duration::from_secs(1)).acquire().await.unwrap();
+    world.clock.advance(Duration::from_millis(900));
+    eventually("the short one is renewed", async || short.remaining() == Duration::from_secs(1)).await;
+    // All are due at once now, and the store is slow.
+    world.faults.always(Operation::Extend, Fault::DelayBefore(Duration::from_millis(5)));
+    let before = world.faults.calls(Operation::Extend);
+    world.clock.advance(Duration::from_millis(400));
+    eventually("the short one is renewed again", async || short.remaining() == Duration::from_secs(1)).await;
+    let others = world.faults.calls(Operation::Extend) - before;
+    assert!(others <= 5 * 64, "{others} renewals went ahead");
+}
+
+#[tokio::test]
+async fn dropped_guards_do_not_keep_renewals_waiting_nor_pile_up() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let locks = Locks::new(store);
+    let ttl = Duration::from_secs(2);
+    let kept = locks.lock("kept").ttl(ttl).acquire().await.unwrap();
+    faults.always(Operation::Release, Fault::DelayBefore(Duration::from_millis(20)));
+    let (until, mut dropped) = (Instant::now() + ttl * 2, 0);
+    while Instant::now() < until {
+        drop(locks.lock(format!("k{dropped}")).acquire().await.unwrap());
+        dropped += 1;
+        assert_ne!(kept.state(), LockState::Lost);
+    }
+    let at_once = faults.most_at_once(Operation::Release);
+    assert!(at_once <= 128, "{at_once} releases at once");
+    let behind = dropped - faults.calls(Operation::Release);
+    assert!(behind <= 5000, "{behind} releases of {dropped} are behind");
+    assert!(dropped > 5000, "only {dropped} guards were dropped");
+    faults.clear(Operation::Release);
+    kept.release().await.unwrap();
+    locks.shutdown().await.unwrap();
+}

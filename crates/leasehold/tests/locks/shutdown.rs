@@ -143,3 +143,35 @@ async fn release_all_says_when_a_release_panicked() {
     let _guard = locks.lock("k").acquire().await.unwrap();
     assert_eq!(locks.release_all().await.unwrap_err().code(), ErrorCode::Internal);
 }
+
+#[tokio::test]
+async fn shutdown_says_how_many_locks_it_could_not_give_back() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let locks = Locks::builder(store).release_timeout(Duration::from_millis(300)).build();
+    let ttl = Duration::from_secs(600);
+    let mut guards = Vec::new();
+    for number in 0..200 {
+        guards.push(locks.lock(format!("k{number}")).ttl(ttl).acquire().await.unwrap());
+    }
+    faults.always(Operation::Release, Fault::HangBefore);
+    guards.truncate(50);
+    let error = locks.shutdown().await.unwrap_err();
+    assert!(error.to_string().contains("200 locks could not be given back"), "{error}");
+    assert!(error.hint().unwrap().contains("ttl"));
+}
+
+#[tokio::test]
+async fn shutdown_waits_for_as_long_as_releases_come_to_an_end() {
+    let memory = Memory::new();
+    let (store, faults) = FaultLayer::new(memory.clone());
+    let locks = Locks::builder(store).release_timeout(Duration::from_millis(500)).build();
+    let mut guards = Vec::new();
+    for number in 0..640 {
+        guards.push(locks.lock(format!("k{number}")).ttl(Duration::from_secs(600)).acquire().await.unwrap());
+    }
+    // Ten requests in two lanes take three times the release timeout.
+    faults.always(Operation::Release, Fault::DelayBefore(Duration::from_millis(300)));
+    drop(guards);
+    assert_eq!(locks.shutdown().await.unwrap(), 0);
+    assert_eq!(memory.len(), 0);
+}

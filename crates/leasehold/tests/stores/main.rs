@@ -9,6 +9,7 @@ mod cost;
 mod doctor;
 mod fences;
 mod foreign;
+mod many;
 mod permissions;
 mod records;
 mod tls;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         doctor::CASES,
         fences::CASES,
         foreign::CASES,
+        many::CASES,
         permissions::CASES,
         records::CASES,
         tls::CASES,
