@@ -1,5 +1,7 @@
 //! Heartbeats: they keep the lock, do not depend on the user's runtime, and stop when told.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::memory::Memory;
@@ -329,16 +331,24 @@ async fn a_short_lease_does_not_wait_behind_many_long_ones() {
     let world = World::new();
     let locks = world.locks();
     let _long = take(&locks, 1000).await;
-    let short = locks.lock("short").ttl(Duration::from_secs(1)).acquire().await.unwrap();
-    world.clock.advance(Duration::from_millis(900));
-    eventually("the short one is renewed", async || short.remaining() == Duration::from_secs(1)).await;
-    // All are due at once now, and the store is slow.
+    world.clock.advance(TTL / 3 - Duration::from_millis(1500));
+    let ttl = Duration::from_secs(3);
+    let short = locks.lock("short").ttl(ttl).acquire().await.unwrap();
+    // All are due at once now, half of the others before this one, and the store is slow.
     world.faults.always(Operation::Extend, Fault::DelayBefore(Duration::from_millis(5)));
-    let before = world.faults.calls(Operation::Extend);
-    world.clock.advance(Duration::from_millis(400));
-    eventually("the short one is renewed again", async || short.remaining() == Duration::from_secs(1)).await;
-    let others = world.faults.calls(Operation::Extend) - before;
-    assert!(others <= 5 * 64, "{others} renewals went ahead");
+    let late = Arc::new(AtomicBool::new(false));
+    world.faults.on_call(Operation::Extend, {
+        let (late, faults, short) = (late.clone(), world.faults.clone(), short.lease().clone());
+        move || {
+            if faults.calls(Operation::Extend) > 5 * 64 && short.remaining() < ttl {
+                late.store(true, Ordering::SeqCst);
+            }
+        }
+    });
+    world.clock.advance(Duration::from_millis(1500));
+    eventually("all are renewed", async || world.faults.answers(Operation::Extend) == 1001).await;
+    assert_eq!(short.remaining(), ttl);
+    assert!(!late.load(Ordering::SeqCst), "it waited behind others");
 }
 
 #[tokio::test]
