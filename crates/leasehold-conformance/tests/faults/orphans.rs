@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::Locks;
-use leasehold::backend::LookupBy;
+use leasehold::backend::{Backend, LookupBy};
+use leasehold::{ListRequest, Locks};
 use leasehold_conformance::history::{History, What};
 use test_servers::Proxy;
 use test_support::{Case, DEADLINE, StoreServer, cases, connect, eventually, key};
@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_acquire_dropped_before_its_answer_is_undone,
     a_patient_acquire_finds_the_grant_whose_answer_was_lost,
     a_guard_dropped_while_the_server_is_away_is_released_when_it_is_back,
+    runtimes_dropped_in_the_middle_of_acquires_leave_no_lock,
 ];
 
 /// So long that no lock in these tests goes away by itself.
@@ -94,4 +95,41 @@ async fn a_guard_dropped_while_the_server_is_away_is_released_when_it_is_back(st
     assert!(onlooker.is_locked(&key("k")).await.unwrap());
     proxy.accept();
     eventually("the lock is given back", async || !onlooker.is_locked(&key("k")).await.unwrap()).await;
+}
+
+/// How many runtimes of a handle are dropped, and how many acquires each is in the middle of.
+const RUNTIMES: u64 = 20;
+const ACQUIRES: u64 = 5;
+
+/// Has a runtime of its own begin some acquires, and ends it and them a moment later.
+fn cut_short(locks: &Locks, round: u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        // Connections are made.
+        drop(locks.lock(format!("first-{round}")).ttl(TTL).acquire().await.unwrap());
+        for n in 0..ACQUIRES {
+            tokio::spawn(locks.lock(format!("{round}-{n}")).ttl(TTL).acquire());
+        }
+        tokio::time::sleep(Duration::from_micros(round * 7919 % 4000)).await;
+    });
+}
+
+async fn all_locks(store: &dyn Backend) -> usize {
+    store.list(&ListRequest::new("").with_page_size(ListRequest::MAX_PAGE_SIZE)).await.unwrap().records.len()
+}
+
+async fn runtimes_dropped_in_the_middle_of_acquires_leave_no_lock(store: Store) {
+    let server = store.server();
+    let onlooker = connect(&server.url()).await;
+    for handle in 0..3 {
+        let locks = Locks::new(connect(&format!("{}?timeout=1", server.url())).await);
+        let cut = tokio::task::spawn_blocking(move || {
+            for round in 0..RUNTIMES {
+                cut_short(&locks, handle * RUNTIMES + round);
+            }
+        });
+        cut.await.unwrap();
+    }
+    // Some come after their release, whose handle is gone by then.
+    eventually("no lock is left", async || all_locks(&*onlooker).await == 0).await;
 }

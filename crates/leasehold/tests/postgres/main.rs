@@ -4,6 +4,7 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used)]
 
+mod advisory;
 mod bloat;
 mod clock;
 mod connections;
@@ -15,6 +16,7 @@ mod environment;
 mod foreign;
 mod garbage;
 mod layout;
+mod many;
 mod migrate;
 mod permissions;
 mod pooler;

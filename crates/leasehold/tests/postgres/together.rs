@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use leasehold::LockId;
-use leasehold::backend::{Acquire, Backend, Extend, Release};
+use leasehold::backend::{Absence, Acquire, Backend, Extend, Release};
+use leasehold::postgres::Postgres;
 use test_servers::Postgres as Server;
 
 use test_support::postgres::{Acquiring, STEPS};
 use test_support::postgres::{now, number, row, session, stuck};
-use test_support::{eventually, granted, id, request, soon, ttl};
+use test_support::{StoreServer, eventually, granted, id, request, soon, ttl};
 
 use crate::support::{connect, server};
 
@@ -126,45 +127,148 @@ async fn a_release_between_any_two_steps_of_theirs_leaves_one_lock_or_none() {
     }
 }
 
-/// An extend that arrives in the last moment, and whose commit takes until that moment is over.
-#[tokio::test]
-async fn an_extend_that_succeeds_is_never_overwritten_by_theirs() {
-    let server = server().await;
-    let store = Arc::new(connect(&server).await);
-    // Commits wait for a standby that does not exist, but for those of sessions that ask not to.
+/// A store that gives up on nothing before the test does.
+async fn patient(server: &Server) -> Postgres {
+    Postgres::connect(&format!("{}?timeout=60", server.url())).await.unwrap()
+}
+
+/// Commits wait for a standby that does not exist, but for those of sessions that ask not to.
+fn stop_commits(server: &Server) {
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
     server.sql("SELECT pg_reload_conf()");
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold' AND wait_event = 'SyncRep'";
-    let mine = id();
-    let mut extending = None;
+}
+
+fn let_commits_through(server: &Server) {
+    server.sql("ALTER SYSTEM RESET synchronous_standby_names");
+    server.sql("SELECT pg_reload_conf()");
+}
+
+type Extending = tokio::task::JoinHandle<Result<Extend, leasehold::Error>>;
+
+/// An extend of a lock with so many milliseconds left that waits for its commit, after or without
+/// the advisory lock of the key.
+async fn extend_in_commit(server: &Server, store: &Arc<Postgres>, mine: LockId, left: i64, guarded: bool) -> Extending {
+    let count = |what: &str| {
+        let query =
+            format!("SELECT count(*) FROM pg_stat_activity AS a WHERE application_name = 'leasehold' AND {what}");
+        number(server, &query)
+    };
+    let advisory = "EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = a.pid AND locktype = 'advisory')";
     for _ in 0..20 {
-        // Dead to others in 600 milliseconds.
         server.sql(&format!(
             "SET synchronous_commit = local; DELETE FROM syncguard_locks;
-            INSERT INTO syncguard_locks SELECT 'order:42', '{}', now_ms - 400, now_ms - 60000, '000000000000001', 'order:42'
+            INSERT INTO syncguard_locks
+            SELECT 'order:42', '{}', now_ms + {left}, now_ms - 60000, '000000000000001', 'order:42'
             FROM floor(extract(epoch FROM clock_timestamp()) * 1000) AS now_ms",
             mine.expose()
         ));
         let ours = store.clone();
         let extend = tokio::spawn(async move { ours.extend(&mine, ttl(60_000)).await });
-        eventually("the extend is through or waits", async || extend.is_finished() || number(&server, waits) == 1)
+        eventually("it is through or waits", async || extend.is_finished() || count("wait_event = 'SyncRep'") == 1)
             .await;
-        if !extend.is_finished() {
-            extending = Some(extend);
-            break;
+        if !extend.is_finished() && count(&format!("wait_event = 'SyncRep' AND {advisory}")) == u64::from(guarded) {
+            return extend;
         }
+        // It came too late: the lock's time was over.
+        let_commits_through(server);
+        let _ = soon("the extend", extend).await.unwrap().unwrap();
+        stop_commits(server);
     }
-    let extending = extending.expect("an extend that waits for its commit");
+    panic!("no extend waits for its commit")
+}
+
+async fn dead_to_others(server: &Server) {
     let dead = "SELECT expires_at_ms <= extract(epoch FROM clock_timestamp()) * 1000 - 1000 FROM syncguard_locks";
     eventually("the old expiry is past", async || server.sql(dead) == "t").await;
-    let mut theirs = Acquiring::new(&server, "order:42").await;
+}
+
+/// Their acquire, which waits for something of ours.
+async fn theirs_in_the_way(server: &Server) -> tokio::task::JoinHandle<Option<u64>> {
+    let mut theirs = Acquiring::new(server, "order:42").await;
     let theirs = tokio::spawn(async move { theirs.finish().await });
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'session' AND wait_event_type = 'Lock'";
-    eventually("theirs waits for ours", async || number(&server, waits) == 1).await;
-    server.sql("ALTER SYSTEM RESET synchronous_standby_names");
-    server.sql("SELECT pg_reload_conf()");
+    eventually("theirs waits for ours", async || number(server, waits) == 1).await;
+    theirs
+}
+
+/// An extend that arrives in the last moment, and whose commit takes until that moment is over.
+#[tokio::test]
+async fn an_extend_that_succeeds_is_never_overwritten_by_theirs() {
+    let server = server().await;
+    let store = Arc::new(patient(&server).await);
+    stop_commits(&server);
+    let mine = id();
+    // Dead to others in 600 milliseconds.
+    let extending = extend_in_commit(&server, &store, mine, -400, true).await;
+    dead_to_others(&server).await;
+    let theirs = theirs_in_the_way(&server).await;
+    let_commits_through(&server);
     let extended = soon("the extend", extending).await.unwrap().unwrap();
     assert!(matches!(extended, Extend::Extended { .. }), "{extended:?}");
     assert_eq!(soon("theirs", theirs).await.unwrap(), None, "two holders");
     assert!(row(&server, "order:42").contains(mine.expose()));
+}
+
+/// An extend that arrives in time, and whose commit takes until the lock is dead to others.
+#[tokio::test]
+async fn an_extend_whose_commit_takes_too_long_does_not_succeed_beside_theirs() {
+    let server = server().await;
+    let store = Arc::new(patient(&server).await);
+    stop_commits(&server);
+    let mine = id();
+    let extending = extend_in_commit(&server, &store, mine, 600, false).await;
+    dead_to_others(&server).await;
+    let theirs = theirs_in_the_way(&server).await;
+    assert!(row(&server, "order:42").contains(mine.expose()), "theirs has found it dead, and waits for the row");
+    let_commits_through(&server);
+    assert!(soon("theirs", theirs).await.unwrap().is_some());
+    let extended = soon("the extend", extending).await.unwrap().unwrap();
+    assert_eq!(extended, Extend::Absent(Absence::NotFound), "two holders");
+    assert!(!row(&server, "order:42").contains(mine.expose()));
+}
+
+/// The same, while nobody wants the lock.
+#[tokio::test]
+async fn an_extend_whose_commit_takes_too_long_is_looked_at_again() {
+    let server = server().await;
+    let store = Arc::new(patient(&server).await);
+    stop_commits(&server);
+    let mine = id();
+    let extending = extend_in_commit(&server, &store, mine, 600, false).await;
+    dead_to_others(&server).await;
+    let_commits_through(&server);
+    let extended = soon("the extend", extending).await.unwrap().unwrap();
+    assert!(matches!(extended, Extend::Extended { .. }), "{extended:?}");
+    assert!(row(&server, "order:42").contains(mine.expose()));
+}
+
+/// Each round begins with a lock that is dead to others in a few milliseconds.
+#[tokio::test]
+async fn an_extend_and_theirs_that_race_for_the_last_millisecond_never_both_succeed() {
+    let server = server().await;
+    let store = connect(&server).await;
+    let writer = session(&server).await;
+    let write = "INSERT INTO syncguard_locks (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key)
+        SELECT $1, $2, now_ms - 1000 + $3::bigint, now_ms - 60000, '000000000000001', $1
+        FROM floor(extract(epoch FROM clock_timestamp()) * 1000) AS now_ms";
+    let write = writer.prepare(write).await.unwrap();
+    let mut other = server.other_library().await;
+    let (mut ours_won, mut theirs_won) = (0, 0);
+    for round in 0..3000 {
+        let (key, mine, theirs) = (format!("order:{round}"), id(), id());
+        let left = [0, 1, 2, 4, 8, 16, 50][round % 7];
+        writer.execute(&write, &[&key, &mine.expose(), &i64::from(left)]).await.unwrap();
+        let (extended, granted) = soon("a round", async {
+            tokio::join!(store.extend(&mine, ttl(60_000)), other.acquire(&key, &theirs, 60_000))
+        })
+        .await;
+        let extended = matches!(extended.unwrap(), Extend::Extended { .. });
+        assert!(!(extended && granted.is_some()), "round {round}: two holders");
+        ours_won += u32::from(extended);
+        theirs_won += u32::from(granted.is_some());
+        if round >= 150 && ours_won >= 20 && theirs_won >= 20 {
+            return;
+        }
+    }
+    panic!("no race: {ours_won} to {theirs_won}");
 }

@@ -27,15 +27,19 @@ DECLARE
   elsewhere_until bigint;
 BEGIN
   {{prepare}}
-  PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
-  -- Whoever is refused writes nothing: the row is locked, which is a write, only to be taken over. Then all is decided again.
-  FOR look IN 1..2 LOOP
-    IF look = 1 THEN
+  -- Whoever is refused waits for nobody and writes nothing: the first look is before the wait for the advisory lock, and the row
+  -- is locked, which is a write, only to be taken over. After each wait all is decided again.
+  FOR look IN 1..3 LOOP
+    IF look = 2 THEN
+      PERFORM pg_advisory_xact_lock(hashtext(wanted_key));
+    END IF;
+    IF look < 3 THEN
       SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key;
     ELSE
       SELECT * INTO held FROM {{locks}} AS l WHERE l.key = wanted_key FOR UPDATE;
     END IF;
     now_us := {{now_us}};
+    CONTINUE WHEN look = 1 AND (held.key IS NULL OR held.lock_id = wanted_id);
     EXIT WHEN held.key IS NULL;
     taken := held.expires_at_ms > now_us / 1000 - {{tolerance_ms}};
     IF taken AND (held.lock_id = wanted_id OR NOT (
@@ -101,27 +105,95 @@ BEGIN
   RETURN -1;
 END $$;
 
--- The new expiry, 0: there is no such lock, -1: its time is over.
-CREATE OR REPLACE FUNCTION {{extend}}(extended_id text, ttl_ms bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+-- Releases many, and waits for nobody: an answer for each, in their order, as of a release. Null: somebody else uses the row.
+CREATE OR REPLACE FUNCTION {{release_many}}(released_ids text[]) RETURNS integer[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  held_key text;
-  held_until bigint;
+  there text[];
+  free text[];
+  live text[] := '{}';
+  dead text[] := '{}';
+  gone {{locks}}%ROWTYPE;
+BEGIN
+  {{prepare}}
+  there := ARRAY(SELECT l.lock_id FROM {{locks}} AS l WHERE l.lock_id = ANY (released_ids));
+  free := ARRAY(SELECT l.lock_id FROM {{locks}} AS l WHERE l.lock_id = ANY (released_ids) FOR UPDATE SKIP LOCKED);
+  FOR gone IN DELETE FROM {{locks}} AS l WHERE l.lock_id = ANY (free) RETURNING * LOOP
+    PERFORM {{tell_freed}}(gone.key);
+    IF gone.expires_at_ms > {{now_us}} / 1000 - {{tolerance_ms}} THEN
+      live := live || gone.lock_id;
+    ELSE
+      dead := dead || gone.lock_id;
+    END IF;
+  END LOOP;
+  RETURN ARRAY(
+    SELECT CASE WHEN w.id = ANY (live) THEN 1 WHEN w.id = ANY (dead) THEN -1 WHEN w.id <> ALL (there) THEN 0 END
+    FROM unnest(released_ids) WITH ORDINALITY AS w(id, number) ORDER BY w.number
+  );
+END $$;
+
+-- until_ms: the new expiry, 0: there is no such lock, -1: its time is over, null: its time ended while this waited, ask guarded.
+-- left_ms: the answer counts only if it is there so soon after it was asked for; null: whenever it comes.
+--
+-- Whoever acquires decides by what is committed, and the other library takes no lock on the row: it could find this lock dead and
+-- overwrite it while the commit of this extend is on its way. A guarded extend keeps it out by the advisory lock of the key. One
+-- that is committed before the lock's time was over needs no guard, because nobody can have found it dead: the asker can tell.
+CREATE OR REPLACE FUNCTION {{extend}}(
+  extended_id text, ttl_ms bigint, guarded boolean, OUT until_ms bigint, OUT left_ms bigint
+) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  held {{locks}}%ROWTYPE;
   now_ms bigint;
 BEGIN
   {{prepare}}
-  -- Whoever acquires decides by what is committed, and the other library takes no lock on the row: it could find this lock dead
-  -- and overwrite it while the commit of this extend is on its way.
-  SELECT l.key INTO held_key FROM {{locks}} AS l WHERE l.lock_id = extended_id;
-  PERFORM pg_advisory_xact_lock(hashtext(held_key));
-  SELECT l.expires_at_ms INTO held_until FROM {{locks}} AS l WHERE l.lock_id = extended_id FOR UPDATE;
-  now_ms := {{now_us}} / 1000;
-  IF held_until IS NULL THEN
-    RETURN 0;
-  ELSIF held_until <= now_ms - {{tolerance_ms}} THEN
-    RETURN -1;
+  SELECT * INTO held FROM {{locks}} AS l WHERE l.lock_id = extended_id;
+  guarded := guarded OR coalesce(held.expires_at_ms <= {{now_us}} / 1000, false);
+  IF guarded THEN
+    PERFORM pg_advisory_xact_lock(hashtext(held.key));
   END IF;
-  UPDATE {{locks}} AS l SET expires_at_ms = now_ms + ttl_ms WHERE l.lock_id = extended_id;
-  RETURN now_ms + ttl_ms;
+  SELECT * INTO held FROM {{locks}} AS l WHERE l.lock_id = extended_id FOR UPDATE;
+  now_ms := {{now_us}} / 1000;
+  IF held.key IS NULL THEN
+    until_ms := 0;
+  ELSIF held.expires_at_ms <= now_ms - {{tolerance_ms}} THEN
+    until_ms := -1;
+  ELSIF guarded OR held.expires_at_ms > now_ms THEN
+    UPDATE {{locks}} AS l SET expires_at_ms = now_ms + ttl_ms WHERE l.lock_id = extended_id;
+    until_ms := now_ms + ttl_ms;
+    IF NOT guarded THEN
+      left_ms := held.expires_at_ms - now_ms;
+    END IF;
+  END IF;
+END $$;
+
+-- Extends many without a guard, and waits for nobody: answers for each, in their order, as of an extend. Null: somebody else uses
+-- the row, or its time has just ended.
+CREATE OR REPLACE FUNCTION {{extend_many}}(
+  extended_ids text[], ttls_ms bigint[], OUT until_ms bigint[], OUT left_ms bigint[]
+) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  there text[];
+  free text[];
+  free_until bigint[];
+  now_ms bigint;
+BEGIN
+  {{prepare}}
+  there := ARRAY(SELECT l.lock_id FROM {{locks}} AS l WHERE l.lock_id = ANY (extended_ids));
+  SELECT array_agg(l.lock_id), array_agg(l.expires_at_ms) INTO free, free_until FROM (
+    SELECT * FROM {{locks}} AS l WHERE l.lock_id = ANY (extended_ids) FOR UPDATE SKIP LOCKED
+  ) AS l;
+  now_ms := {{now_us}} / 1000;
+  UPDATE {{locks}} AS l SET expires_at_ms = now_ms + w.ttl_ms FROM unnest(extended_ids, ttls_ms) AS w(id, ttl_ms)
+    WHERE l.lock_id = w.id AND l.lock_id = ANY (free) AND l.expires_at_ms > now_ms;
+  SELECT
+    array_agg(CASE
+      WHEN f.until_ms > now_ms THEN now_ms + w.ttl_ms
+      WHEN f.until_ms <= now_ms - {{tolerance_ms}} THEN -1
+      WHEN w.id <> ALL (there) THEN 0
+    END ORDER BY w.number),
+    array_agg(CASE WHEN f.until_ms > now_ms THEN f.until_ms - now_ms END ORDER BY w.number)
+  INTO until_ms, left_ms
+  FROM unnest(extended_ids, ttls_ms) WITH ORDINALITY AS w(id, ttl_ms, number)
+    LEFT JOIN unnest(free, free_until) AS f(id, until_ms) ON f.id = w.id;
 END $$;
 
 -- The record that was ended, or nothing.

@@ -46,12 +46,12 @@ BEGIN
   RETURN {{release}}({{check_lock_id}}(lock_id)) = 1;
 END $$;
 
--- When it ends now, or null if it is no longer the caller's.
+-- When it ends now, or null if it is no longer the caller's. Guarded, because nobody knows when the caller commits.
 CREATE OR REPLACE FUNCTION {{public_extend}}(lock_id text, ttl_seconds double precision) RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 -- Leasehold functions, version {{version}}.
 DECLARE
-  until_ms bigint := {{extend}}({{check_lock_id}}(lock_id), {{check_ttl}}(ttl_seconds));
+  until_ms bigint := ({{extend}}({{check_lock_id}}(lock_id), {{check_ttl}}(ttl_seconds), true)).until_ms;
 BEGIN
   IF until_ms > 0 THEN
     RETURN {{to_time}}(until_ms);

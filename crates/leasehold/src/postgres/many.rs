@@ -1,0 +1,117 @@
+use std::pin::Pin;
+use std::time::Instant;
+
+use tokio_postgres::error::Severity;
+use tokio_postgres::types::Type;
+
+use super::connections::Parameter;
+use super::extend::Extended;
+use super::obstacle::said_by_server;
+use super::record::unreadable;
+use super::{Postgres, decode_release, number};
+use crate::backend::{Backend, Extend, Release, all};
+use crate::remote::driver_error::not_connected_in_time;
+use crate::{Error, ErrorCode, LockId, Operation, Ttl};
+
+type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+impl Postgres {
+    /// Extends many locks in one statement, and those that it did not get by themselves.
+    pub(super) async fn extend_together(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
+        let begun = Instant::now();
+        let answers = match locks {
+            [] | [_] => Vec::new(),
+            _ => match self.ask_to_extend_many(locks).await {
+                Ok(answers) => answers,
+                Err(error) if is_refusal(&error) => Vec::new(),
+                Err(error) => return vec![Err(error); locks.len()],
+            },
+        };
+        let took = begun.elapsed();
+        let calls = locks.iter().enumerate().map(|(index, (id, ttl))| -> Call<'_, Extend> {
+            let answer = answers.get(index);
+            if let Some(extend) = answer.and_then(|answer| answer.after(took)) {
+                return Box::pin(std::future::ready(Ok(extend)));
+            }
+            // An answer that came too late to count.
+            let late = answer.is_some_and(|answer| answer.until.is_some());
+            Box::pin(self.alone(Operation::Extend, begun, async move {
+                if late { self.extend_guarded(id, *ttl, true).await } else { self.extend(id, *ttl).await }
+            }))
+        });
+        all(calls.collect()).await
+    }
+
+    /// Releases many locks in one statement, and those that it did not get by themselves.
+    pub(super) async fn release_together(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        let begun = Instant::now();
+        let answers = match ids {
+            [] | [_] => Vec::new(),
+            _ => match self.ask_to_release_many(ids).await {
+                Ok(answers) => answers,
+                Err(error) if is_refusal(&error) => Vec::new(),
+                Err(error) => return vec![Err(error); ids.len()],
+            },
+        };
+        self.sweep.perhaps(&self.connections, &self.tables);
+        let calls = ids.iter().enumerate().map(|(index, id)| -> Call<'_, Release> {
+            match answers.get(index) {
+                Some(Some(answer)) => Box::pin(std::future::ready(Ok(decode_release(*answer)))),
+                _ => Box::pin(self.alone(Operation::Release, begun, self.release(id))),
+            }
+        });
+        all(calls.collect()).await
+    }
+
+    async fn ask_to_extend_many(&self, locks: &[(LockId, Ttl)]) -> Result<Vec<Extended>, Error> {
+        let ids: Vec<_> = locks.iter().map(|(id, _)| id.expose()).collect();
+        let ttls: Vec<_> = locks.iter().map(|(_, ttl)| number(ttl.as_millis())).collect();
+        let parameters: [Parameter<'_>; 2] = [(&ids, Type::TEXT_ARRAY), (&ttls, Type::INT8_ARRAY)];
+        let row = self.query_one(Operation::Extend, &self.statements.extend_many, &parameters).await?;
+        let numbers = |column| row.try_get::<_, Vec<Option<i64>>>(column);
+        let read = numbers(0).and_then(|untils| Ok((untils, numbers(1)?)));
+        let (untils, lefts) = read.map_err(|error| unreadable(error).during(Operation::Extend))?;
+        let answers = untils.into_iter().zip(lefts).map(|(until, left)| Extended { until, left }).collect();
+        one_for_each(answers, locks.len(), Operation::Extend)
+    }
+
+    async fn ask_to_release_many(&self, ids: &[LockId]) -> Result<Vec<Option<i32>>, Error> {
+        let ids: Vec<_> = ids.iter().map(LockId::expose).collect();
+        let parameters: [Parameter<'_>; 1] = [(&ids, Type::TEXT_ARRAY)];
+        let row = self.query_one(Operation::Release, &self.statements.release_many, &parameters).await?;
+        let answers = row.try_get(0).map_err(|error| unreadable(error).during(Operation::Release))?;
+        one_for_each(answers, ids.len(), Operation::Release)
+    }
+
+    /// A call for one lock, within the time of the call for all. Few of them go on at once: each may
+    /// wait for somebody else, with a connection that the next call for many would need.
+    async fn alone<T>(
+        &self,
+        operation: Operation,
+        begun: Instant,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let timeout = self.connections.timeout;
+        let deadline = tokio::time::Instant::from_std(begun + timeout);
+        let Ok(Ok(_turn)) = tokio::time::timeout_at(deadline, self.lone_calls.acquire()).await else {
+            return Err(not_connected_in_time(operation, timeout));
+        };
+        match tokio::time::timeout_at(deadline, call).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::timed_out(operation, timeout)),
+        }
+    }
+}
+
+/// Whether the server refused the statement, so that nothing was done. One of the locks may be the
+/// reason. A session that cannot begin or has ended is no refusal: no other call would fare better.
+fn is_refusal(error: &Error) -> bool {
+    said_by_server(error).is_some_and(|said| said.parsed_severity() == Some(Severity::Error))
+}
+
+fn one_for_each<T>(answers: Vec<T>, wanted: usize, operation: Operation) -> Result<Vec<T>, Error> {
+    if answers.len() == wanted {
+        return Ok(answers);
+    }
+    Err(Error::new(ErrorCode::Internal, "an unexpected answer of the server").during(operation).with_outcome_unknown())
+}

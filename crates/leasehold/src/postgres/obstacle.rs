@@ -1,0 +1,95 @@
+use std::error::Error as _;
+
+use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::types::Type;
+
+use super::Postgres;
+use super::connections::Parameter;
+use crate::{Error, ErrorCode, LockId, Operation};
+
+/// The lock that an operation is about.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    /// By the name that it is stored under.
+    Key(&'a str),
+    Id(&'a LockId),
+}
+
+/// What another session holds on to. Which of them it was is in the text of the statement that
+/// waited, which the server tells with the error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    Advisory,
+    Row,
+}
+
+impl Obstacle {
+    fn of(error: &Error) -> Option<Self> {
+        let error = said_by_server(error)?;
+        if *error.code() != SqlState::LOCK_NOT_AVAILABLE {
+            return None;
+        }
+        let advisory = error.where_().is_some_and(|place| place.contains("pg_advisory_xact_lock"));
+        Some(if advisory { Self::Advisory } else { Self::Row })
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Advisory => "the advisory lock of the key, pg_advisory_xact_lock(hashtext(key)),",
+            Self::Row => "a row of the lock",
+        }
+    }
+}
+
+/// What the server itself said, if it answered at all.
+pub(super) fn said_by_server(error: &Error) -> Option<&DbError> {
+    error.source()?.downcast_ref::<tokio_postgres::Error>()?.as_db_error()
+}
+
+impl Postgres {
+    /// Runs an operation. If it waited in vain for another session, the error says for what and for
+    /// whom.
+    pub(super) async fn explained<T>(
+        &self,
+        wanted: Wanted<'_>,
+        run: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match run.await {
+            Ok(done) => Ok(done),
+            Err(error) => match Obstacle::of(&error) {
+                Some(obstacle) => Err(self.explain(error, obstacle, wanted).await),
+                None => Err(error),
+            },
+        }
+    }
+
+    async fn explain(&self, error: Error, obstacle: Obstacle, wanted: Wanted<'_>) -> Error {
+        let what = format!("another session keeps {} too long", obstacle.as_str());
+        let (message, hint) = match self.who(obstacle, wanted).await {
+            Some((pid, application)) => (
+                format!("{what}: process {pid} of the server, application \"{application}\""),
+                format!("look for a long transaction: SELECT * FROM pg_stat_activity WHERE pid = {pid}"),
+            ),
+            None => (what, "look for a long transaction in pg_stat_activity".to_owned()),
+        };
+        let told = Error::new(ErrorCode::ServiceUnavailable, message).with_hint(hint);
+        let told = match error.operation() {
+            Some(operation) => told.during(operation),
+            None => told,
+        };
+        told.with_source(error)
+    }
+
+    /// The session that is in the way, as far as the server still knows.
+    async fn who(&self, obstacle: Obstacle, wanted: Wanted<'_>) -> Option<(i32, String)> {
+        let (key, id) = match wanted {
+            Wanted::Key(key) => (Some(key), None),
+            Wanted::Id(id) => (None, Some(id.expose())),
+        };
+        let parameters: [Parameter<'_>; 2] = [(&key, Type::TEXT), (&id, Type::TEXT)];
+        let rows = self.query(Operation::Lookup, &self.statements.obstacle, &parameters).await.ok()?;
+        let row =
+            rows.iter().find(|row| row.try_get(0).is_ok_and(|is: bool| is == (obstacle == Obstacle::Advisory)))?;
+        Some((row.try_get(1).ok()?, row.try_get(2).ok()?))
+    }
+}
