@@ -7,7 +7,7 @@ use std::task::Poll;
 pub const MOST_AT_ONCE: usize = 64;
 
 /// Drives all calls at once, and gives their answers in the order of the calls.
-pub(super) async fn all<T>(calls: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
+pub(crate) async fn all<T>(calls: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
     let mut calls: Vec<_> = calls.into_iter().map(|call| (call, None)).collect();
     std::future::poll_fn(|cx| {
         let mut pending = false;

@@ -11,7 +11,7 @@ use std::fmt;
 use async_trait::async_trait;
 
 pub use many::MOST_AT_ONCE;
-use many::all;
+pub(crate) use many::all;
 pub use request::{AcquireRequest, ListRequest, LookupBy, Steal, Topic};
 pub use response::{
     Absence, Acquire, Capabilities, Contention, Extend, ForceRelease, Grant, ListPage, Record, Release, TimeAuthority,
