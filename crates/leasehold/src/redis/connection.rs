@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::error::{translate, wrong_server};
+use super::error::translate;
 use super::script::Script;
 use super::server::{Address, Connection, Server};
 use crate::remote::driver_error::not_connected_in_time;
@@ -133,7 +133,7 @@ impl ReconnectingConnection {
             if error.code() == Some("MOVED") {
                 *lock(&self.moved_to) = address(&error, &open.connection);
                 self.discard(&open);
-            } else if wrong_server(&error) {
+            } else if self.server.is_wrong(&error) {
                 self.leave(&open);
             } else if error.is_unrecoverable_error() {
                 self.discard(&open);
@@ -223,7 +223,7 @@ impl ReconnectingConnection {
 impl Open {
     fn is_usable(&self) -> bool {
         let silent = lock(&self.unanswered).is_some_and(|since| since.elapsed() > SILENCE);
-        !silent && !self.connection.pushes.is_closed()
+        !silent && !self.connection.is_outdated() && !self.connection.pushes.is_closed()
     }
 }
 

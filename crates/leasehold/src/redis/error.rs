@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use redis::{ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError, Value};
 
 use super::record::not_a_lock;
 use crate::remote::driver_error::{Description, Done, describe};
@@ -183,13 +183,26 @@ pub(super) fn wrong_server(error: &RedisError) -> bool {
     matches!(code_of(error), Some("READONLY" | "MASTERDOWN" | "CLUSTERDOWN"))
 }
 
+/// Whether the server has lost its replicas: perhaps to another primary.
+pub(super) fn without_replicas(error: &RedisError) -> bool {
+    code_of(error) == Some("NOREPLICAS")
+}
+
+/// The error that a script tells of in this text.
+pub(super) fn server_error(text: &[u8]) -> RedisError {
+    let text = String::from_utf8_lossy(text);
+    let line = text.trim_start_matches('-').lines().next().unwrap_or_default();
+    let parsed = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).and_then(Value::extract_error);
+    parsed.err().unwrap_or_else(|| (ErrorKind::UnexpectedReturnType, "not an error").into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io;
 
     fn server(line: &str) -> RedisError {
-        redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap().extract_error().unwrap_err()
+        server_error(line.as_bytes())
     }
 
     #[test]

@@ -2,10 +2,17 @@ use std::collections::HashMap;
 
 use redis::{Cmd, FromRedisValue};
 
+use super::error::{server_error, translate};
 use super::server::Place;
 use super::{Redis, script};
 use crate::remote::clock_check::server_clock;
 use crate::{Check, Error, ErrorCode, LockId, Operation, Timestamp, Verdict};
+
+/// What it takes to know how many wait for a lock.
+const NUMSUB: &str = "+pubsub|numsub";
+
+/// How many names are looked at to judge the rest by.
+const SAMPLE: usize = 1000;
 
 /// The oldest version that has all we need.
 const OLDEST: (u32, u32) = (6, 0);
@@ -29,6 +36,7 @@ impl Redis {
         }
         checks.push(self.role(&info));
         checks.push(eviction(&info));
+        checks.extend(self.fence_counters(&info).await);
         checks.push(self.persistence(&info).await);
         checks.push(self.replicas(&info).await);
         checks.extend(self.cluster(&info).await);
@@ -86,7 +94,7 @@ impl Redis {
         }
         let names = &self.names;
         // The name of an index that nobody has: every other name could be that of somebody's lock.
-        let (probe, pattern) = (names.index(&LockId::random()?), names.pattern("doctor"));
+        let (probe, pattern) = (names.index(&LockId::random()?), names.index_pattern());
         let tried = self
             .connection()?
             .run(Operation::Lookup, &script::PERMISSIONS, &[&probe], &[&names.taken(), &pattern])
@@ -105,21 +113,24 @@ impl Redis {
             let (command, answer) = (pair[0].to_ascii_lowercase(), &pair[1]);
             let denied = ["NOPERM", "permission", "user executing the script"];
             if !denied.iter().any(|word| answer.contains(word)) {
-                let detail =
-                    format!("{command} does not work: {}", answer.split_whitespace().next().unwrap_or_default());
-                return Ok(Check::new("permissions", Verdict::Fail, detail));
+                return Ok(Check::failed("permissions", &translate(server_error(answer.as_bytes()), false)));
             }
             missing.push(match () {
                 () if answer.contains("channel") => format!("&{}*", names.start()),
                 () if answer.contains("key") => format!("~{}*", names.start()),
+                () if command == "pubsub" => NUMSUB.to_owned(),
                 () => format!("+{command}"),
             });
         }
         missing.dedup();
         // Without notice of releases, locks work and waiting polls.
-        let only_wake_ups = missing.iter().all(|rule| rule == "+publish" || rule.starts_with('&'));
-        Ok(match (missing.is_empty(), only_wake_ups) {
-            (true, _) => Check::new("permissions", Verdict::Ok, "everything that locks need is allowed"),
+        let only_wake_ups = missing.iter().all(|rule| rule == "+publish" || rule == NUMSUB || rule.starts_with('&'));
+        Ok(match (&missing[..], only_wake_ups) {
+            ([], _) => Check::new("permissions", Verdict::Ok, "everything that locks need is allowed"),
+            ([rule], _) if rule == NUMSUB => {
+                let detail = format!("those who wait for one lock all try at once when it is free: grant {rule}");
+                Check::new("permissions", Verdict::Warn, detail)
+            }
             (_, true) => {
                 let detail = format!("waiters cannot be woken and have to poll: grant {}", missing.join(" "));
                 Check::new("permissions", Verdict::Warn, detail)
@@ -143,8 +154,8 @@ impl Redis {
             [] => return None,
             [rule] => format!("missing: grant {rule}"),
             _ => format!(
-                "the user may not run scripts: grant +evalsha +eval +time +get +set +mget +del +scan +publish +subscribe \
-                 +unsubscribe +ping ~{start}* &{start}*"
+                "the user may not run scripts: grant +evalsha +eval +time +get +set +mget +del +scan +publish {NUMSUB} \
+                 +subscribe +unsubscribe +ping ~{start}* &{start}*"
             ),
         };
         Some(Check::new("permissions", Verdict::Fail, detail))
@@ -187,6 +198,23 @@ impl Redis {
             Some(_) => Check::new("role", Verdict::Fail, "a replica, which takes no locks: connect to the primary"),
             None => Check::new("role", Verdict::Warn, "the server does not tell"),
         }
+    }
+
+    /// How many keys have a fence counter, judged by some of the names in the database.
+    async fn fence_counters(&self, info: &HashMap<String, String>) -> Option<Check> {
+        let database = info.get(&format!("db{}", self.server.database())).map_or("", String::as_str);
+        let keys = database.split(',').find_map(|field| field.strip_prefix("keys=")?.parse::<usize>().ok());
+        let mut command = redis::cmd("SCAN");
+        command.arg(0).arg("COUNT").arg(SAMPLE);
+        let (next, names): (String, Vec<Vec<u8>>) = self.ask(&command).await?;
+        let start = format!("{}fence:", self.names.start());
+        let counters = names.iter().filter(|name| name.starts_with(start.as_bytes())).count();
+        let number = match keys {
+            Some(keys) if next != "0" && !names.is_empty() => format!("about {}", keys * counters / names.len()),
+            _ => counters.to_string(),
+        };
+        let detail = format!("{number}: each key that was ever locked keeps one, of some 100 bytes");
+        Some(Check::new("fence counters", Verdict::Ok, detail))
     }
 
     async fn persistence(&self, info: &HashMap<String, String>) -> Check {

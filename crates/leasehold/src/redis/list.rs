@@ -6,8 +6,9 @@ use super::{Redis, record, script};
 use crate::backend::{ListPage, ListRequest, Record};
 use crate::{Error, Operation, Timestamp};
 
-/// The least and the most names that one step looks at.
-const STEP: (usize, usize) = (16, 1000);
+/// The least and the most names that one step looks at. The server needs about a millisecond for
+/// the most.
+const STEP: (usize, usize) = (16, 2000);
 
 /// The most steps for one page: a page may come out short in a server full of other things, but
 /// never takes long.
@@ -60,9 +61,14 @@ impl Redis {
     /// The live locks among the names left over, or else among those of the next step.
     async fn step(&self, cursor: &mut Cursor, prefix: &str, count: usize) -> Result<Vec<(String, Record)>, Error> {
         let left = std::mem::take(&mut cursor.left);
-        let (pattern, count) = (self.names.pattern(prefix), count.to_string());
+        // Counters stay for ever, so names that they share are not looked for: indexes lead to all locks.
+        let (pattern, indexes) = match self.names.pattern(prefix) {
+            Some(pattern) => (pattern, String::new()),
+            None => (self.names.index_pattern(), self.names.indexes()),
+        };
+        let (count, database) = (count.to_string(), format!("db{}:", self.server.database()));
         let at = cursor.step.clone().unwrap_or_default();
-        let mut arguments = vec![at.as_str(), &pattern, &count];
+        let mut arguments = vec![at.as_str(), &pattern, &count, &indexes, &database];
         arguments.extend(left.iter().map(String::as_str));
         let start = format!("{}list", self.names.start());
         let (now, next, found): (u64, String, Vec<Vec<u8>>) =

@@ -4,12 +4,15 @@ mod connection;
 mod driver;
 mod error;
 mod examine;
+mod herd;
 mod list;
+mod many;
 mod names;
 mod options;
 mod push;
 mod record;
 mod script;
+mod sentinel;
 mod server;
 mod url;
 
@@ -44,7 +47,7 @@ const LARGEST: u64 = (1 << 53) - 1;
 ///
 /// The layout is shared with the Node.js library SyncGuard: programs of both kinds exclude each
 /// other and continue the same fences. Time is the server's. Every operation is one script and one
-/// round trip.
+/// round trip, and so are the heartbeats of up to 64 locks.
 ///
 /// A handle has one connection for each runtime that uses it, made on first use there, made again
 /// when it is lost, and closed when the runtime is gone or nobody used it for five minutes. The
@@ -197,22 +200,24 @@ impl Backend for Redis {
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         let index = self.names.index(id);
-        let answer: i64 = self.run(Operation::Release, &script::RELEASE, &[&index], &[id.expose()]).await?;
-        Ok(match answer {
-            1 => Release::Released,
-            absence => Release::Absent(absent(absence)),
-        })
+        let answer = self.run(Operation::Release, &script::RELEASE, &[&index], &[id.expose()]).await?;
+        Ok(decode_release(answer))
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
         let index = self.names.index(id);
         let (ttl, life) = lifetime(ttl);
         let arguments = [id.expose(), &ttl, &life];
-        let answer: i64 = self.run(Operation::Extend, &script::EXTEND, &[&index], &arguments).await?;
-        Ok(match u64::try_from(answer) {
-            Ok(expiry) if expiry > 0 => Extend::Extended { expires_at: Timestamp::from_millis(expiry) },
-            _ => Extend::Absent(absent(answer)),
-        })
+        let answer = self.run(Operation::Extend, &script::EXTEND, &[&index], &arguments).await?;
+        Ok(decode_extend(answer))
+    }
+
+    async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
+        self.extend_together(locks).await
+    }
+
+    async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        self.release_together(ids).await
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
@@ -278,6 +283,20 @@ fn decode_acquire(answer: Value, request: &AcquireRequest) -> Result<Acquire, Er
             Ok(Acquire::Held(stored.contention(now)))
         }
         _ => Err(strange()),
+    }
+}
+
+fn decode_release(answer: i64) -> Release {
+    match answer {
+        1 => Release::Released,
+        absence => Release::Absent(absent(absence)),
+    }
+}
+
+fn decode_extend(answer: i64) -> Extend {
+    match u64::try_from(answer) {
+        Ok(expiry) if expiry > 0 => Extend::Extended { expires_at: Timestamp::from_millis(expiry) },
+        _ => Extend::Absent(absent(answer)),
     }
 }
 

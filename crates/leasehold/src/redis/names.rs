@@ -16,7 +16,7 @@ pub(super) struct Names {
     keys: StorageKeys,
     /// What every name starts with: the prefix and a colon, or nothing.
     start: String,
-    /// What the name of a counter would be for a user's key: reserved.
+    /// What a user's key would start with that got the name of a counter: reserved.
     counters: String,
 }
 
@@ -42,7 +42,7 @@ impl Names {
         if start.len() + "id:".len() + LockId::LEN + RESERVE > LIMIT {
             return Err(Error::invalid("the prefix is too long for this store").with_hint("choose a shorter prefix"));
         }
-        Ok(Self { keys, counters: format!("fence:{prefix}"), start })
+        Ok(Self { keys, counters: format!("fence:{start}"), start })
     }
 
     /// # Errors
@@ -52,8 +52,9 @@ impl Names {
         let text = key.as_str();
         let index = text.strip_prefix("id:").is_some_and(|id| id.parse::<LockId>().is_ok());
         if index || text.starts_with(&self.counters) {
-            return Err(Error::invalid("the key has the form of a name that this store keeps for itself")
-                .with_hint("keys must not be `id:` and a lock id, nor start with `fence:` and the store's prefix"));
+            return Err(Error::invalid("the key has the form of a name that this store keeps for itself").with_hint(
+                "keys must not be `id:` and a lock id, nor start with `fence:`, the store's prefix and a colon",
+            ));
         }
         self.keys.lock(key)
     }
@@ -89,15 +90,17 @@ impl Names {
     }
 
     /// A pattern that the names of all locks match whose keys start with `prefix`, and few others.
-    pub(super) fn pattern(&self, prefix: &str) -> String {
-        // A long name is a hash, which shows nothing of its key.
+    /// None if fence counters match it too, or if names may be hashes, which show nothing of their
+    /// keys.
+    pub(super) fn pattern(&self, prefix: &str) -> Option<String> {
         let plain = self.start.len() + Key::MAX_BYTES + RESERVE <= LIMIT;
-        let mut pattern = escape(&self.start);
-        if plain {
-            pattern.push_str(&escape(prefix));
-        }
-        pattern.push('*');
-        pattern
+        let counters = self.counters.starts_with(prefix) || prefix.starts_with(&self.counters);
+        (plain && !counters).then(|| format!("{}{}*", escape(&self.start), escape(prefix)))
+    }
+
+    /// A pattern that all indexes match, of which there are as many as locks.
+    pub(super) fn index_pattern(&self) -> String {
+        format!("{}*", escape(&self.indexes()))
     }
 }
 
@@ -128,10 +131,12 @@ mod tests {
             assert_eq!(Names::new(prefix).unwrap_err().code(), ErrorCode::InvalidArgument, "{prefix}");
         }
         let names = Names::new("app:").unwrap();
-        for reserved in ["id:AAAAAAAAAAAAAAAAAAAAAA", "fence:app:order", "fence:app"] {
+        for reserved in ["id:AAAAAAAAAAAAAAAAAAAAAA", "fence:app:order", "fence:app:"] {
             assert_eq!(names.lock(&key(reserved)).unwrap_err().code(), ErrorCode::InvalidArgument, "{reserved}");
         }
-        for ordinary in ["id:order", "id:AAAAAAAAAAAAAAAAAAAAA", "fence:order", "x:fence:app"] {
+        for ordinary in
+            ["id:order", "id:AAAAAAAAAAAAAAAAAAAAA", "fence:order", "x:fence:app", "fence:app", "fence:apps:order"]
+        {
             assert_eq!(names.lock(&key(ordinary)).unwrap(), format!("app:{ordinary}"));
         }
         assert!(Names::new("").unwrap().lock(&key("fence:anything")).is_err(), "without a prefix");
@@ -146,8 +151,13 @@ mod tests {
         assert_eq!(lock, "syncguard:payment:123");
         assert_eq!(names.fence(&lock).unwrap(), "syncguard:fence:syncguard:payment:123");
         assert_eq!(names.index(&id), "syncguard:id:abcdefghijklmnopqrstuv");
-        assert_eq!(names.pattern("a*b"), "syncguard:a\\*b*");
+        assert_eq!(names.pattern("a*b").unwrap(), "syncguard:a\\*b*");
+        assert_eq!(names.index_pattern(), "syncguard:id:*");
+        for counters in ["", "f", "fence:", "fence:syncguard:order"] {
+            assert_eq!(names.pattern(counters), None, "{counters}");
+        }
+        assert!(names.pattern("fences").is_some());
         let long = Names::new(&"p".repeat(500)).unwrap();
-        assert_eq!(long.pattern("a"), format!("{}:*", "p".repeat(500)), "hashed names show no key");
+        assert_eq!(long.pattern("a"), None, "hashed names show no key");
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 use redis::{PushInfo, PushKind, RedisResult, Value};
 
 use super::error::translate;
+use super::herd::Herd;
 use super::server::{Connection, Server};
 use crate::Error;
 use crate::backend::Event;
@@ -15,6 +16,7 @@ pub(super) struct SubscriberConnection {
     connection: Connection,
     taken: String,
     timeout: Duration,
+    herd: Herd,
 }
 
 /// Where the server is, and the channel of taken locks.
@@ -29,7 +31,7 @@ impl PushConnection for SubscriberConnection {
     async fn open(source: &Source) -> Result<Self, Error> {
         // Any node of a cluster will do: they pass on what is published.
         let connection = source.server.connect(None).await.map_err(|error| translate(error, false))?;
-        Ok(Self { connection, taken: source.taken.clone(), timeout: source.server.timeout })
+        Ok(Self { connection, taken: source.taken.clone(), timeout: source.server.timeout, herd: Herd::default() })
     }
 
     async fn change(&mut self, wanted: &[String], unwanted: &[String]) -> Result<Vec<String>, Error> {
@@ -53,22 +55,30 @@ impl PushConnection for SubscriberConnection {
     }
 
     async fn next(&mut self) -> Pushed {
-        match self.connection.pushes.recv().await {
-            Some(push) if push.kind != PushKind::Disconnection => self.decode(&push).into(),
-            _ => Pushed::Lost,
+        tokio::select! {
+            push = self.connection.next_push() => match push {
+                Some(push) if push.kind != PushKind::Disconnection => self.decode(&push).into(),
+                _ => Pushed::Lost,
+            },
+            topic = self.herd.next() => Pushed::Notification(Notification { topic, event: Event::Freed }),
         }
     }
 }
 
 impl SubscriberConnection {
-    fn decode(&self, push: &PushInfo) -> Option<Notification> {
+    fn decode(&mut self, push: &PushInfo) -> Option<Notification> {
         let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) = (&push.kind, &push.data[..])
         else {
             return None;
         };
         let topic = std::str::from_utf8(channel).ok()?.to_owned();
-        let event = if topic == self.taken { decode_taken(std::str::from_utf8(text).ok()?)? } else { Event::Freed };
-        Some(Notification { topic, event })
+        let text = std::str::from_utf8(text).ok()?;
+        if topic == self.taken {
+            return Some(Notification { topic, event: decode_taken(text)? });
+        }
+        // How many wait for it, if the server may be asked.
+        let topic = self.herd.wake(topic, text.parse().unwrap_or(1))?;
+        Some(Notification { topic, event: Event::Freed })
     }
 }
 

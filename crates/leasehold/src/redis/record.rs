@@ -24,7 +24,10 @@ struct Json {
 ///
 /// `Internal` if it is not a lock.
 pub(super) fn parse(raw: &[u8]) -> Result<Stored, Error> {
-    let json: Json = serde_json::from_slice(raw).map_err(|source| not_a_lock().with_source(source))?;
+    let json: Json = serde_json::from_slice(raw).map_err(|source| {
+        // The parser's own words would repeat what is stored, which is none of the reader's business.
+        not_a_lock().with_source(format!("line {}, column {} of the record", source.line(), source.column()))
+    })?;
     Ok(Stored {
         acquired_at: timestamp(&json.acquired_at_ms),
         expires_at: timestamp(&json.expires_at_ms),
@@ -89,10 +92,18 @@ mod tests {
 
     #[test]
     fn what_is_not_a_lock_is_an_error_that_shows_nothing_of_it() {
-        for raw in ["", "secret", "{}", "[]", "{\"lockId\":\"secret\"}", &FOREIGN.replace("000000000000007", "7")] {
+        for raw in [
+            "",
+            "secret",
+            "\"secret\"",
+            "{}",
+            "[]",
+            "{\"lockId\":\"secret\"}",
+            &FOREIGN.replace("000000000000007", "7"),
+        ] {
             let error = parse(raw.as_bytes()).and_then(into_record).unwrap_err();
             assert_eq!(error.code(), ErrorCode::Internal, "{raw}");
-            assert!(!error.to_string().contains("secret"));
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
         }
     }
 }

@@ -22,11 +22,13 @@ macro_rules! script {
 }
 
 script!(ACQUIRE = "record.lua", "acquire.lua");
-script!(RELEASE = "record.lua", "owned.lua", "release.lua");
-script!(EXTEND = "record.lua", "owned.lua", "extend.lua");
+script!(RELEASE = "record.lua", "owned.lua", "freed.lua", "release.lua", "one.lua");
+script!(RELEASE_MANY = "record.lua", "owned.lua", "freed.lua", "release.lua", "many.lua");
+script!(EXTEND = "record.lua", "owned.lua", "extend.lua", "one.lua");
+script!(EXTEND_MANY = "record.lua", "owned.lua", "extend.lua", "many.lua");
 script!(BY_KEY = "record.lua", "by_key.lua");
 script!(BY_ID = "record.lua", "by_id.lua");
-script!(FORCE_RELEASE = "record.lua", "force_release.lua");
+script!(FORCE_RELEASE = "record.lua", "freed.lua", "force_release.lua");
 script!(LIST = "record.lua", "list.lua");
 script!(PERMISSIONS = "permissions.lua");
 
@@ -68,7 +70,18 @@ mod tests {
 
     #[test]
     fn every_placeholder_is_filled() {
-        for script in [&*ACQUIRE, &*RELEASE, &*EXTEND, &*BY_KEY, &*BY_ID, &*FORCE_RELEASE, &*LIST, &*PERMISSIONS] {
+        for script in [
+            &*ACQUIRE,
+            &*RELEASE,
+            &*EXTEND,
+            &*RELEASE_MANY,
+            &*EXTEND_MANY,
+            &*BY_KEY,
+            &*BY_ID,
+            &*FORCE_RELEASE,
+            &*LIST,
+            &*PERMISSIONS,
+        ] {
             assert!(!script.text.contains("{{"), "{}", script.text);
         }
         assert!(ACQUIRE.text.contains("HIGHEST_FENCE = tonumber('900000000000000')"));
@@ -80,6 +93,9 @@ mod tests {
             ("acquire", include_str!("lua/acquire.lua")),
             ("extend", include_str!("lua/extend.lua")),
             ("force_release", include_str!("lua/force_release.lua")),
+            ("freed", include_str!("lua/freed.lua")),
+            ("many", include_str!("lua/many.lua")),
+            ("one", include_str!("lua/one.lua")),
             ("owned", include_str!("lua/owned.lua")),
             ("record", include_str!("lua/record.lua")),
             ("release", include_str!("lua/release.lua")),

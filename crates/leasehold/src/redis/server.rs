@@ -7,6 +7,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, PushInfo, RedisError, RedisResult};
 use tokio::sync::mpsc;
 
+use super::error::{without_replicas, wrong_server};
+use super::sentinel::{PrimaryWatch, connect_to_primary};
+
 /// How many requests may wait to be written to one connection before callers have to wait.
 const BACKLOG: usize = 1024;
 
@@ -44,6 +47,30 @@ pub(super) struct Connection {
     pub(super) host: Option<String>,
     /// Which of several hosts or sentinels led here; none if a cluster did.
     endpoint: Option<usize>,
+    /// Behind Sentinel: whether it still leads to the primary.
+    pub(super) watch: Option<PrimaryWatch>,
+}
+
+impl Connection {
+    /// Whether another server has become the primary.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.watch.as_ref().is_some_and(PrimaryWatch::is_over)
+    }
+
+    /// What the server sends next of its own accord; none if the connection is lost, or if another
+    /// server has become the primary. Cancel-safe.
+    pub(super) async fn next_push(&mut self) -> Option<PushInfo> {
+        let over = async {
+            match &self.watch {
+                Some(watch) => watch.over().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            push = self.pushes.recv() => push,
+            () = over => None,
+        }
+    }
 }
 
 impl Server {
@@ -73,7 +100,7 @@ impl Server {
             let attempt = async {
                 match sentinels {
                     None => open(endpoint).await,
-                    Some((name, primary)) => through(endpoint, name, primary).await,
+                    Some((name, primary)) => connect_to_primary(endpoints, number, name, primary).await,
                 }
             };
             match tokio::time::timeout(share, attempt).await {
@@ -106,6 +133,18 @@ impl Server {
         }
     }
 
+    /// Whether `error` means that another server should be looked for. Behind Sentinel, a primary
+    /// without replicas may have lost them to a new one. It is not told before some ten seconds
+    /// have passed, but the sentinels know.
+    pub(super) fn is_wrong(&self, error: &RedisError) -> bool {
+        wrong_server(error) || matches!(self.place, Place::Sentinels { .. }) && without_replicas(error)
+    }
+
+    /// The number of the database that has the locks.
+    pub(super) fn database(&self) -> i64 {
+        self.any().get_connection_info().redis_settings().db()
+    }
+
     fn any(&self) -> &Client {
         match &self.place {
             Place::Hosts(hosts) => &hosts[0],
@@ -114,7 +153,7 @@ impl Server {
     }
 }
 
-async fn open(client: &Client) -> RedisResult<Connection> {
+pub(super) async fn open(client: &Client) -> RedisResult<Connection> {
     let (sender, pushes) = mpsc::unbounded_channel();
     let config = AsyncConnectionConfig::new()
         // Every operation has a deadline of its own.
@@ -127,35 +166,11 @@ async fn open(client: &Client) -> RedisResult<Connection> {
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host.clone()),
         _ => None,
     };
-    Ok(Connection { commands, pushes, host, endpoint: None })
-}
-
-/// Asks a sentinel where the primary is, and makes sure that it is one: sentinels learn of a
-/// failover at different times.
-async fn through(sentinel: &Client, name: &str, primary: &Client) -> RedisResult<Connection> {
-    let mut asked = open(sentinel).await?;
-    let mut question = redis::cmd("SENTINEL");
-    question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let address: Option<Address> = question.query_async(&mut asked.commands).await.map_err(|error| {
-        let no_sentinel = error.detail().is_some_and(|detail| detail.contains("unknown command"));
-        if no_sentinel { RedisError::from((ErrorKind::InvalidClientConfig, "not a sentinel")) } else { error }
-    })?;
-    let address = address.ok_or_else(|| {
-        RedisError::from((ErrorKind::InvalidClientConfig, "the sentinels know no primary of this name"))
-    })?;
-    let mut connection = open(&at(primary, &address)?).await?;
-    let role: RedisResult<Vec<redis::Value>> = redis::cmd("ROLE").query_async(&mut connection.commands).await;
-    match role.as_deref() {
-        Ok([redis::Value::BulkString(role), ..]) if role != b"master" => {
-            Err(RedisError::from((ErrorKind::Server(redis::ServerErrorKind::ReadOnly), "not the primary any more")))
-        }
-        // A user who may not ask gets the answer with the first write.
-        _ => Ok(connection),
-    }
+    Ok(Connection { commands, pushes, host, endpoint: None, watch: None })
 }
 
 /// The same client for another address.
-fn at(client: &Client, (host, port): &Address) -> RedisResult<Client> {
+pub(super) fn at(client: &Client, (host, port): &Address) -> RedisResult<Client> {
     let info = client.get_connection_info();
     let address = match info.addr() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {

@@ -46,6 +46,17 @@ async fn eviction_of_locks_or_counters_is_a_failure() {
 }
 
 #[tokio::test]
+async fn a_server_without_memory_is_said_to_have_none() {
+    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
+    let store = connect(&server).await;
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let checks = store.examine().await.unwrap();
+    let found = check(&checks, "permissions");
+    assert_eq!((found.verdict, found.error), (Verdict::Fail, Some(ErrorCode::ServiceUnavailable)));
+    assert!(found.detail.contains("out of memory") && found.detail.contains("maxmemory"), "{found:?}");
+}
+
+#[tokio::test]
 async fn what_a_restart_would_forget_is_told() {
     for (arguments, verdict, word) in [
         (&["--save", ""][..], Verdict::Warn, "forgets all locks"),

@@ -4,7 +4,7 @@ use leasehold::backend::{Backend, LookupBy, Release};
 use leasehold::{Error, ErrorCode, ListRequest};
 use test_servers::Redis as Server;
 use test_support::redis::{index_of, snapshot};
-use test_support::{granted, key, request, stealing, ttl};
+use test_support::{everything_said, granted, key, request, stealing, ttl};
 
 use crate::support::connect;
 
@@ -37,6 +37,12 @@ async fn text_that_is_no_record_is_an_error_that_changes_nothing() {
         r#"{"lockId":7,"expiresAtMs":99999999999999,"acquiredAtMs":1,"key":"order:42","fence":"000000000000001"}"#,
         r#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":"soon","acquiredAtMs":1,"key":"order:42","fence":"000000000000001"}"#,
         r#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":99999999999999"#,
+        r#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":NaN,"acquiredAtMs":1,"key":"order:42","fence":"000000000000001"}"#,
+        r#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":-Infinity,"acquiredAtMs":1,"key":"order:42","fence":"000000000000001"}"#,
+        r#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":5,"acquiredAtMs":1,"key":"order:42","fence":"000000000000001","expiresAtMs":99999999999999}"#,
+        r#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":5,"acquiredAtMs":1,"key":"order:42","fence":"000000000000001","expires\u0041tMs":99999999999999}"#,
+        r#"{"key":"order:42","expiresAtMs":99999999999999,"acquiredAtMs":1,"fence":"000000000000001","expiresAtMs" : 5,"lockId":"abcdefghijklmnopqrstuv"}"#,
+        r#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":5,"acquiredAtMs":1,"key":"order:42","fence":"000000000000001","lockId":"bbcdefghijklmnopqrstuv"}"#,
     ] {
         server.cli(&["SET", LOCK, text]);
         let before = snapshot(&server);
@@ -45,9 +51,36 @@ async fn text_that_is_no_record_is_an_error_that_changes_nothing() {
             assert_eq!(error.code(), ErrorCode::Internal, "{text}");
             assert!(error.to_string().contains("is not a lock"), "{error}");
             assert!(error.hint().is_some() && !error.outcome_unknown());
-            assert!(!error.to_string().contains("secret"));
+            assert!(!everything_said(&error).contains("secret"), "{error:?}");
         }
         assert_eq!(snapshot(&server), before, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn notes_inside_a_record_may_have_any_names_and_braces() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    for notes in [
+        r#""metadata":{"expiresAtMs":99999999999999,"lockId":"x","list":[{"lockId":1},{"expiresAtMs":2}]}"#,
+        r#""holder":"\"expiresAtMs\":7,{[\"lockId\":8","more":"lockId","and":"expiresAtMs""#,
+        r#""metadata":{"text":"}]}\\","expiresAtMs":[]},"holder":"\u0061\u0022\\u0022""#,
+    ] {
+        // Over, so that the next may have it.
+        for record in [
+            format!(
+                r#"{{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":5,"acquiredAtMs":1,"key":"order:42","fence":"000000000000001",{notes}}}"#
+            ),
+            format!(
+                r#"{{{notes},"fence":"000000000000001","expiresAtMs":5,"acquiredAtMs":1,"key":"order:42","lockId":"abcdefghijklmnopqrstuv"}}"#
+            ),
+        ] {
+            serde_json::from_str::<serde_json::Value>(&record).unwrap();
+            server.cli(&["SET", LOCK, &record]);
+            let wanted = request("order:42");
+            granted(&store, &wanted).await;
+            store.release(&wanted.lock_id).await.unwrap();
+        }
     }
 }
 

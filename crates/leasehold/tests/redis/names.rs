@@ -135,7 +135,7 @@ async fn reserved_names_are_refused_before_anything_is_sent() {
     granted(&store, &request("warm")).await;
     let before = snapshot(&server);
     server.cli(&["CONFIG", "RESETSTAT"]);
-    for name in ["id:abcdefghijklmnopqrstuv", "fence:syncguard:order:42", "fence:syncguard"] {
+    for name in ["id:abcdefghijklmnopqrstuv", "fence:syncguard:order:42", "fence:syncguard:"] {
         let (reserved, wanted) = (key(name), request(name));
         let errors = [
             store.acquire(&wanted).await.map(drop).unwrap_err(),

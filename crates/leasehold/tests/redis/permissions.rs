@@ -59,7 +59,8 @@ async fn an_examination_names_exactly_the_permission_that_is_missing() {
         let store = user(&server, rule).await;
         let checks = store.examine().await.unwrap();
         assert_eq!(named(&checks), BTreeSet::from([rule]), "without {rule}: {checks:#?}");
-        let for_wake_ups = ["+publish", "+subscribe", "+unsubscribe", "+ping", "&syncguard:*"].contains(&rule);
+        let for_wake_ups =
+            ["+publish", "+pubsub|numsub", "+subscribe", "+unsubscribe", "+ping", "&syncguard:*"].contains(&rule);
         let worst = if for_wake_ups { Verdict::Warn } else { Verdict::Fail };
         assert_eq!(checks.iter().map(|check| check.verdict).max(), Some(worst), "without {rule}: {checks:#?}");
     }
@@ -81,7 +82,7 @@ async fn a_missing_permission_is_an_authentication_error_of_the_operation() {
 #[tokio::test]
 async fn locks_work_without_the_permission_to_tell_of_them() {
     let server = Server::start();
-    for rule in ["+publish", "&syncguard:*"] {
+    for rule in ["+publish", "+pubsub|numsub", "&syncguard:*"] {
         let store = user(&server, rule).await;
         let held = request("order:42");
         granted(&store, &held).await;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::backend::Backend;
+use leasehold::backend::{Backend, Event, Topic};
 use leasehold::redis::Redis;
 use leasehold::{ErrorCode, LockState, Locks, Verdict};
-use test_servers::RedisSentinel;
+use test_servers::{Redis as Server, RedisSentinel};
 use test_support::redis::exists;
-use test_support::{check, eventually, everything_said, granted, key, locks, request, soon};
+use test_support::{check, eventually, everything_said, granted, key, locks, request, soon, ttl};
 
 fn url(group: &RedisSentinel, name: &str) -> String {
     let sentinels: Vec<_> = group.sentinels().iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
@@ -121,6 +121,88 @@ async fn a_dead_primary_keeps_locks_and_waiters() {
         group.wait_for_new_master();
     })
     .await;
+}
+
+/// Has the servers and sentinels go on as usual, but for the primary: it will not hear that it is
+/// one no more.
+fn deafen_master(group: &RedisSentinel) -> &Server {
+    let old = group.master();
+    assert_eq!(old.cli(&["ACL", "SETUSER", "default", "-slaveof", "-replicaof"]), "OK");
+    old
+}
+
+/// Waits until locks are taken at another server than the old primary, which would still grant them.
+async fn moves_on(group: &RedisSentinel, store: &Redis, old: &Server) {
+    // Whatever the old one grants from now on stays with it.
+    let new = group.wait_for_new_master();
+    eventually("locks are taken at the new primary", async || {
+        let _ = store.acquire(&request("fresh")).await;
+        exists(new, "syncguard:fresh")
+    })
+    .await;
+    assert!(old.cli(&["ROLE"]).starts_with("master"), "the old one has not been told");
+}
+
+#[tokio::test]
+async fn the_word_of_a_sentinel_is_enough_to_leave_the_old_primary() {
+    let group = RedisSentinel::start();
+    let store = Redis::connect(&url(&group, group.master_name())).await.unwrap();
+    granted(&store, &request("before")).await;
+    let mut freed = store.subscribe(Topic::Freed(&key("order:42"))).await.unwrap();
+    let old = deafen_master(&group);
+    group.failover();
+    moves_on(&group, &store, old).await;
+    assert_eq!(soon("the listener moves on as well", freed.next()).await, Some(Event::Missed));
+    group.master().cli(&["PUBLISH", "syncguard:order:42:freed", ""]);
+    assert_eq!(soon("news of the new primary", freed.next()).await, Some(Event::Freed));
+}
+
+#[tokio::test]
+async fn another_sentinel_is_listened_to_when_the_first_is_gone() {
+    let group = RedisSentinel::start();
+    let [first, second, third] = group.sentinels() else { panic!("three sentinels") };
+    let known = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/mymaster", third.port(), second.port());
+    let store = Redis::connect(&known).await.unwrap();
+    granted(&store, &request("before")).await;
+    let old = deafen_master(&group);
+    third.kill();
+    for sentinel in [first, second] {
+        // As slow as in earnest, or they undo what the first has not told of yet.
+        sentinel.cli(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "1000"]);
+    }
+    assert_eq!(first.cli(&["SENTINEL", "FAILOVER", group.master_name()]), "OK");
+    moves_on(&group, &store, old).await;
+}
+
+#[tokio::test]
+async fn a_primary_whose_replicas_have_left_it_is_left_too() {
+    let group = RedisSentinel::start();
+    for server in group.servers() {
+        assert_eq!(server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "OK");
+    }
+    for sentinel in group.sentinels() {
+        // May ask, and not listen.
+        sentinel.cli(&["ACL", "SETUSER", "watch", "on", ">another", "resetchannels", "+@all"]);
+    }
+    let url = format!("{}?sentinel_user=watch&sentinel_password=another", url(&group, group.master_name()));
+    let store = Redis::connect(&url).await.unwrap();
+    granted(&store, &request("before")).await;
+    let old = deafen_master(&group);
+    group.failover();
+    moves_on(&group, &store, old).await;
+}
+
+#[tokio::test]
+async fn a_primary_stays_in_use_while_all_sentinels_are_gone() {
+    let group = RedisSentinel::start();
+    let store = Redis::connect(&url(&group, group.master_name())).await.unwrap();
+    let held = request("order:42");
+    granted(&store, &held).await;
+    group.sentinels().iter().for_each(|sentinel| sentinel.kill());
+    for _ in 0..20 {
+        store.extend(&held.lock_id, ttl(60_000)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test]

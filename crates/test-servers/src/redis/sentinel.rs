@@ -115,7 +115,7 @@ impl RedisSentinel {
         old
     }
 
-    /// Waits until all sentinels agree on another primary than before the last
+    /// Waits until all sentinels that answer agree on another primary than before the last
     /// [`failover`](Self::failover) or [`kill_master`](Self::kill_master), and it takes writes.
     ///
     /// # Panics
@@ -150,7 +150,9 @@ impl RedisSentinel {
     }
 
     fn is_master(&self, server: &Redis) -> bool {
-        self.sentinels.iter().all(|sentinel| master_port(sentinel) == Some(server.port()))
+        let ports: Vec<_> = self.sentinels.iter().filter_map(master_port).collect();
+        !ports.is_empty()
+            && ports.iter().all(|port| *port == server.port())
             && server.command(&["ROLE"]).is_ok_and(|role| role.into_raw().starts_with("master"))
     }
 

@@ -22,7 +22,7 @@ pub(crate) const STORE: StoreUnderTest =
     StoreUnderTest { name: "redis", slow_to_connect: false, start: Start::Server(start) };
 
 /// The permissions that locks need, as the documentation lists them.
-pub const RULES: [&str; 14] = [
+pub const RULES: [&str; 15] = [
     "+evalsha",
     "+eval",
     "+time",
@@ -32,6 +32,7 @@ pub const RULES: [&str; 14] = [
     "+del",
     "+scan",
     "+publish",
+    "+pubsub|numsub",
     "+subscribe",
     "+unsubscribe",
     "+ping",
@@ -41,7 +42,7 @@ pub const RULES: [&str; 14] = [
 
 /// Commands that only scripts send here. A client that sent one would not be noticed, but then it
 /// would pay for both.
-const IN_SCRIPTS: [&str; 7] = ["time", "get", "set", "del", "mget", "scan", "publish"];
+const IN_SCRIPTS: [&str; 8] = ["time", "get", "set", "del", "mget", "scan", "publish", "pubsub|numsub"];
 
 /// What it takes to look, which is not counted.
 const LOOKING: [&str; 2] = ["config|resetstat", "info"];

@@ -1,20 +1,22 @@
--- Finds the lock of a lock id, for release and extend. KEYS  index of the lock id. ARGV  lock id, ...
--- Below, `raw` is set only if the lock is held with this id, and `name` is its name; `absence` says why it is not:
--- 0 there is no such lock, -1 its time is over.
+-- Finds the lock of a lock id, for release and extend. Returns its record, name, and where the rest of the record begins
+-- if it is ours; nothing and why it is not held with this id: 0 there is no such lock, -1 its time is over; or nothing
+-- and an error.
 
-local absence = 0
-local id, expires, rest
-local name = call('GET', KEYS[1])
-local raw = name and call('GET', name)
-if name and not raw and ARGV[#ARGV] == 'asking' then
-  return redis.error_reply('TRYAGAIN the lock is still on its way to this node')
-end
-if raw then
-  id, expires, rest = read(raw)
-  if id ~= ARGV[1] then
-    raw = false
-  elseif not live(expires) then
-    raw = false
-    absence = -1
+local function owned(index, id)
+  local name = call('GET', index)
+  local raw = name and call('GET', name)
+  if not raw then
+    if name and ARGV[#ARGV] == 'asking' then
+      return nil, redis.error_reply('TRYAGAIN the lock is still on its way to this node')
+    end
+    return nil, 0
   end
+  local found, expires, rest = read(raw)
+  if found ~= id then
+    return nil, 0
+  end
+  if not live(expires) then
+    return nil, -1
+  end
+  return raw, name, rest
 end

@@ -17,4 +17,5 @@ try('MGET', KEYS[1])
 try('DEL', KEYS[1])
 try('SCAN', '0', 'MATCH', ARGV[2], 'COUNT', 1)
 try('PUBLISH', ARGV[1], '')
+try('PUBSUB', 'NUMSUB', ARGV[1])
 return failed

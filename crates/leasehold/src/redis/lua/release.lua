@@ -1,9 +1,11 @@
--- After record.lua and owned.lua. Returns 1 if the lock was released, or the absence.
+-- Releases the lock of a lock id. Returns 1 if it was released, or the absence.
 
-if not raw then
-  return absence
+local function apply(index, id)
+  local raw, name = owned(index, id)
+  if not raw then
+    return name
+  end
+  call('DEL', name, index)
+  tell_freed(name)
+  return 1
 end
-call('DEL', name, KEYS[1])
--- Whoever may not publish may still release.
-redis.pcall('PUBLISH', name .. '{{freed_suffix}}', '')
-return 1

@@ -1,0 +1,3 @@
+-- Applies what stands above to one lock. KEYS  index of its lock id. ARGV  lock id, ...
+
+return apply(KEYS[1], unpack(ARGV))
