@@ -13,6 +13,7 @@ use crate::exit::Failure;
 use crate::options::LockOptions;
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
+use crate::store::Store;
 use crate::text;
 
 /// The time between two messages that we still wait.
@@ -32,6 +33,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) holder: Holder,
     pub(crate) metadata: Metadata,
     pub(crate) max_hold: Option<Duration>,
+    /// When the waiting began.
+    pub(crate) since: Instant,
 }
 
 /// How asking ended.
@@ -67,12 +70,37 @@ impl Seen {
 }
 
 impl Wanted<'_> {
+    /// Connects to the store. One that has no room for more is waited for, as a lock is that
+    /// somebody else has.
+    pub(crate) async fn connect(&self, store: &Store, reporter: &Reporter) -> Result<Locks, Failure> {
+        let mut next_report = Instant::now();
+        loop {
+            match store.try_connect().await {
+                Err(error) if self.waits_for_room(&error) => {
+                    if Instant::now() >= next_report {
+                        reporter.report(&event::no_room(self.key, &error, self.since.elapsed()));
+                        next_report = Instant::now() + REPORT;
+                    }
+                    // Those who come together should not come back together.
+                    tokio::time::sleep(STORE_PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                }
+                connected => return connected.map_err(Failure::from),
+            }
+        }
+    }
+
+    /// Whether the store only has no room for more, and there is time left to wait for it.
+    fn waits_for_room(&self, error: &Error) -> bool {
+        let has_time = self.options.wait_at_most().is_none_or(|wait| self.since.elapsed() + STORE_PAUSE < wait);
+        error.code() == ErrorCode::RateLimited && has_time
+    }
+
     /// Waits for the lock as the options say.
     pub(crate) async fn ask(&self, locks: &Locks, signals: &mut Signals, reporter: &Reporter) -> Asked {
-        let started = Instant::now();
+        let started = self.since;
         let seen = Arc::new(Seen::default());
         let mut announced = false;
-        let mut next_report = started + REPORT;
+        let mut next_report = Instant::now() + REPORT;
         let mut acquiring = pin!(self.acquire(locks, &seen, started));
         loop {
             tokio::select! {
@@ -101,12 +129,16 @@ impl Wanted<'_> {
     /// fails should hear why.
     async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, started: Instant) -> Result<Guard, Error> {
         let timeout = self.options.wait_at_most();
-        let tries_end = started + timeout.unwrap_or(STORE_TIMEOUT).min(STORE_TIMEOUT);
+        let patience = Instant::now() + STORE_TIMEOUT;
+        let tries_end = timeout.map_or(patience, |timeout| patience.min(started + timeout));
         let contention = loop {
             match self.request(locks, seen).try_acquire_or_see().await {
                 Ok(Ok(guard)) => return Ok(guard),
                 Ok(Err(contention)) => break contention,
-                Err(error) if error.is_retryable() && Instant::now() + STORE_PAUSE < tries_end => {
+                Err(error)
+                    if self.waits_for_room(&error)
+                        || error.is_retryable() && Instant::now() + STORE_PAUSE < tries_end =>
+                {
                     tokio::time::sleep(STORE_PAUSE).await;
                 }
                 Err(error) => return Err(error),

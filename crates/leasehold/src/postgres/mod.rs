@@ -3,27 +3,35 @@
 mod compare;
 mod connections;
 mod driver;
+mod endpoints;
 mod error;
 mod examine;
 mod functions;
+mod migration_warnings;
 mod options;
+mod password_file;
+mod pool;
 mod push;
 mod record;
 mod rules;
+mod search_path;
 mod sweep;
 mod tables;
 mod tls;
 mod url;
+mod words;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::OnceCell;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use self::compare::Functions;
 use self::connections::{Connections, Parameter};
+use self::endpoints::Endpoints;
 use self::push::{ListenConnection, Source};
 use self::record::{millis, unreadable};
 use self::sweep::Sweep;
@@ -74,8 +82,9 @@ pub struct Postgres {
     names: StorageKeys,
     statements: Statements,
     functions: Functions,
-    /// Whether the server tells of released locks.
-    wake_ups: bool,
+    /// Whether the server tells of released locks, as far as that is known.
+    wake_ups: OnceCell<bool>,
+    schema_is_chosen: bool,
     listeners: PerRuntime<Listener>,
     sweep: Sweep,
 }
@@ -143,25 +152,31 @@ impl Postgres {
         let options = target.options;
         let tables = Tables::new(&options.schema, &options.locks_table, &options.fences_table)?;
         let tls = target.tls.connector()?;
-        let connections = Connections::new(target.config, tls, options.pool_size, options.timeout);
+        let endpoints = Endpoints::new(target.endpoints, tls, options.timeout);
+        let connections = Connections::new(endpoints, options.pool_size, options.timeout);
         let functions = Functions::new(&tables);
         functions.check(&connections).await?;
-        let mut store = Self {
+        let store = Self {
             connections: Arc::new(connections),
             names: StorageKeys::new("", rules::LONGEST_NAME, 0)?,
             statements: Statements::new(&tables),
             tables,
             functions,
-            wake_ups: false,
+            wake_ups: OnceCell::new_with((!options.wake_ups).then_some(false)),
+            schema_is_chosen: target.schema_is_chosen,
             listeners: PerRuntime::new(),
             sweep: Sweep::every(options.sweep_every),
         };
-        store.wake_ups = options.wake_ups && store.is_told_of_releases().await;
+        store.check_search_path().await?;
+        if let Err(error) = store.is_told_of_releases().await {
+            tracing::warn!(%error, "cannot listen to the server yet: waiting for locks polls until that is possible");
+        }
         Ok(store)
     }
 
     /// Makes the tables, indexes and functions, or brings them up to date. It may be run at any
-    /// time and by many at once, and takes tables that the Node.js library made as they are.
+    /// time and by many at once. Tables that the Node.js library made get a column, for which
+    /// [`migration_warnings`](Postgres::migration_warnings) has a word of caution.
     ///
     /// Cancel-safe: all of it is done, or nothing.
     ///
@@ -193,21 +208,23 @@ impl Postgres {
         Source { connections: self.connections.clone(), tables: self.tables.clone() }
     }
 
-    /// Whether the server tells of released locks. If it does not, that is worth one warning.
-    async fn is_told_of_releases(&self) -> bool {
-        match self.source().delivers().await {
-            Ok(true) => true,
-            Ok(false) => {
+    /// Whether the server tells of released locks. That is found out once; if it does not, it is
+    /// worth one warning.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be found out at present.
+    async fn is_told_of_releases(&self) -> Result<bool, Error> {
+        let find_out = async || {
+            let delivers = self.source().delivers().await?;
+            if !delivers {
                 tracing::warn!(
                     "the server does not deliver notifications, as behind a pooler: waiting for locks polls"
                 );
-                false
             }
-            Err(error) => {
-                tracing::warn!(%error, "cannot listen to the server: waiting for locks polls");
-                false
-            }
-        }
+            Ok(delivers)
+        };
+        self.wake_ups.get_or_try_init(find_out).await.copied()
     }
 
     async fn query(
@@ -327,7 +344,7 @@ impl Backend for Postgres {
             Topic::Freed(key) => freed_topic(&self.names.lock(key)?),
             Topic::Taken => TAKEN_TOPIC.to_owned(),
         };
-        if !self.wake_ups {
+        if !self.is_told_of_releases().await? {
             return Ok(Subscription::silent());
         }
         let server = || Arc::new(self.source());
@@ -346,7 +363,7 @@ impl Backend for Postgres {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(TimeAuthority::Store)
-            .with_wake_ups(self.wake_ups)
+            .with_wake_ups(self.wake_ups.get().copied().unwrap_or(true))
             .with_clock_floored_fences(true)
             .with_call_timeout(self.connections.timeout)
     }
