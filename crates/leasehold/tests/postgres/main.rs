@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bloat;
+mod budget;
 mod clock;
 mod connections;
 mod corners;
@@ -14,10 +15,12 @@ mod durability;
 mod environment;
 mod foreign;
 mod garbage;
+mod hosts;
 mod layout;
 mod migrate;
 mod permissions;
 mod pooler;
+mod search_path;
 mod sql_clients;
 mod strangers;
 mod support;
