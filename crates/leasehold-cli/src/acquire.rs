@@ -73,26 +73,32 @@ impl Wanted<'_> {
     /// Connects to the store. One that has no room for more is waited for, as a lock is that
     /// somebody else has.
     pub(crate) async fn connect(&self, store: &Store, reporter: &Reporter) -> Result<Locks, Failure> {
-        let mut next_report = Instant::now();
+        let (mut tries, mut next_report) = (0, Instant::now());
         loop {
-            match store.try_connect().await {
-                Err(error) if self.waits_for_room(&error) => {
-                    if Instant::now() >= next_report {
-                        reporter.report(&event::no_room(self.key, &error, self.since.elapsed()));
-                        next_report = Instant::now() + REPORT;
-                    }
-                    // Those who come together should not come back together.
-                    tokio::time::sleep(STORE_PAUSE.mul_f64(0.5 + fastrand::f64())).await;
-                }
-                connected => return connected.map_err(Failure::from),
+            let error = match store.try_connect().await {
+                Ok(locks) => return Ok(locks),
+                Err(error) => error,
+            };
+            let Some(pause) = self.pause_for_room(&error, tries) else { return Err(Failure::from(error)) };
+            if Instant::now() >= next_report {
+                reporter.report(&event::no_room(self.key, &error, self.since.elapsed()));
+                next_report = Instant::now() + REPORT;
             }
+            tokio::time::sleep(pause).await;
+            tries += 1;
         }
     }
 
-    /// Whether the store only has no room for more, and there is time left to wait for it.
-    fn waits_for_room(&self, error: &Error) -> bool {
-        let has_time = self.options.wait_at_most().is_none_or(|wait| self.since.elapsed() + STORE_PAUSE < wait);
-        error.code() == ErrorCode::RateLimited && has_time
+    /// How long to wait for a store that only has no room for more. None if that is not what it
+    /// lacks, or if there is no time left. Those who come together should not come back together.
+    fn pause_for_room(&self, error: &Error, tries: u32) -> Option<Duration> {
+        let left = |wait: Duration| wait.saturating_sub(self.since.elapsed());
+        let left = self.options.wait_at_most().map_or(Duration::MAX, left);
+        if error.code() != ErrorCode::RateLimited || left.is_zero() {
+            return None;
+        }
+        let pause = STORE_PAUSE * (1 << tries.min(3));
+        Some(pause.mul_f64(0.5 + fastrand::f64()).min(left))
     }
 
     /// Waits for the lock as the options say.
@@ -131,15 +137,17 @@ impl Wanted<'_> {
         let timeout = self.options.wait_at_most();
         let patience = Instant::now() + STORE_TIMEOUT;
         let tries_end = timeout.map_or(patience, |timeout| patience.min(started + timeout));
+        let mut tries = 0;
         let contention = loop {
             match self.request(locks, seen).try_acquire_or_see().await {
                 Ok(Ok(guard)) => return Ok(guard),
                 Ok(Err(contention)) => break contention,
-                Err(error)
-                    if self.waits_for_room(&error)
-                        || error.is_retryable() && Instant::now() + STORE_PAUSE < tries_end =>
-                {
-                    tokio::time::sleep(STORE_PAUSE).await;
+                Err(error) if error.is_retryable() => {
+                    let pause = self.pause_for_room(&error, tries);
+                    let pause = pause.or_else(|| (Instant::now() + STORE_PAUSE < tries_end).then_some(STORE_PAUSE));
+                    let Some(pause) = pause else { return Err(error) };
+                    tokio::time::sleep(pause).await;
+                    tries += 1;
                 }
                 Err(error) => return Err(error),
             }

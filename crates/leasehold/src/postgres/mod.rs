@@ -56,11 +56,12 @@ pub use options::PostgresOptions;
 /// transaction and one round trip, and is on disk before it is answered. It works through PgBouncer
 /// too; wake-ups then degrade to polling.
 ///
-/// The tables and functions are made by `leasehold migrate` or [`migrate`](Postgres::migrate). No
-/// connection is held while a lock is held or waited for: a handle has a small pool for each
-/// runtime that uses it, made on first use there and closed when the runtime is gone or nobody used
-/// it for five minutes. The heartbeats of [`Locks`](crate::Locks) run on a runtime of their own,
-/// which also has the one connection for wake-ups.
+/// The tables and functions are made by `leasehold migrate` or [`migrate`](Postgres::migrate).
+///
+/// No connection belongs to a lock: a handle has a small pool for each runtime that uses it, and
+/// closes what nobody used for two seconds, or fifteen after a heartbeat. The heartbeats of
+/// [`Locks`](crate::Locks) run on a runtime of their own, which also has the one connection for
+/// wake-ups. So a handle that waits has one connection as a rule, and one that holds has two.
 ///
 /// ```no_run
 /// use leasehold::postgres::Postgres;
@@ -121,17 +122,21 @@ impl Postgres {
     /// `PGPASSFILE`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`,
     /// `PGAPPNAME`, `PGOPTIONS` and `PGCONNECT_TIMEOUT`, and the password file.
     ///
+    /// Of several hosts, as in `postgres://user@one,two:5433/database`, the one that accepts writes
+    /// is used. Each gets the password that the password file has for it.
+    ///
     /// After a question mark: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`,
-    /// `verify-full`), `sslrootcert`, `sslcert`, `sslkey`, whatever else the server's own clients
-    /// know, and the options of [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`,
+    /// `verify-full`), `sslrootcert`, which means `verify-full` unless `sslmode` says otherwise,
+    /// `sslcert`, `sslkey`, most of what else the server's own clients know, and the options of [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`,
     /// `timeout` in seconds, `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` in seconds.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong or the database does not
-    /// exist, [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or cannot be
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong, the database does not
+    /// exist, or nobody chose a schema and the search path leads to tables for locks in another than
+    /// `public`, [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or cannot be
     /// trusted, [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
     /// [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats
     /// the URL. Missing tables and functions are an error of each operation, and functions that

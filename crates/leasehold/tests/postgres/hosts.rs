@@ -2,6 +2,7 @@
 //! password.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use leasehold::ErrorCode;
 use leasehold::backend::Backend;
@@ -70,7 +71,7 @@ async fn a_connection_to_a_server_that_stopped_accepting_writes_is_not_used_agai
 async fn a_host_that_is_silent_leaves_time_for_the_next() {
     let (silent, primary) = (server().await, server().await);
     silent.pause();
-    let store = soon("a connection", Postgres::connect(&together(&[&silent, &primary], "timeout=2"))).await.unwrap();
+    let store = soon("a connection", Postgres::connect(&together(&[&silent, &primary], "timeout=6"))).await.unwrap();
     granted(&store, &request("order:42")).await;
     assert_eq!(locks_in(&primary), 1);
 }
@@ -103,17 +104,25 @@ async fn a_pipe_is_no_password_file_and_nobody_waits_for_it() {
     assert!(error.hint().unwrap().contains("regular file"), "{error:?}");
 }
 
+#[tokio::test]
+async fn an_at_sign_in_an_option_leads_where_psql_goes() {
+    let server = Server::builder().password("p@ss").start();
+    let url = format!("postgres://{}/postgres?user=postgres&password=p@ss", server.address());
+    Postgres::connect(&url).await.unwrap();
+    assert!(psql(&url, Path::new("/nowhere")));
+}
+
+/// Whether `psql` can connect, with a password file.
+fn psql(url: &str, file: &Path) -> bool {
+    let mut command = std::process::Command::new("psql");
+    command.args(["-X", "-w", "-c", "SELECT 1", url]).env("PGPASSFILE", file).output().unwrap().status.success()
+}
+
 /// A colon that is not escaped ends the password, as in the server's own clients.
 #[tokio::test]
 async fn a_password_file_means_the_same_to_us_and_to_psql() {
     let server = Server::builder().password("a:b\\c").start();
     let file = tempfile::NamedTempFile::new().unwrap();
-    let psql = || {
-        let url = together(&[&server], "");
-        let mut command = std::process::Command::new("psql");
-        command.args(["-X", "-w", "-c", "SELECT 1", &url]).env("PGPASSFILE", file.path());
-        command.output().unwrap().status.success()
-    };
     for (entry, good) in [
         ("*:*:*:*:a\\:b\\\\c", true),
         ("*:*:*:*:a\\:b\\\\c:ignored", true),
@@ -123,6 +132,11 @@ async fn a_password_file_means_the_same_to_us_and_to_psql() {
     ] {
         std::fs::write(file.path(), entry).unwrap();
         let ours = Postgres::connect(&together(&[&server], &format!("passfile={}", file.path().display()))).await;
-        assert_eq!((ours.is_ok(), psql()), (good, good), "{entry}: {:?}", ours.err());
+        assert_eq!(
+            (ours.is_ok(), psql(&together(&[&server], ""), file.path())),
+            (good, good),
+            "{entry}: {:?}",
+            ours.err()
+        );
     }
 }
