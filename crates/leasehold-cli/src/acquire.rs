@@ -13,6 +13,7 @@ use crate::exit::Failure;
 use crate::options::LockOptions;
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
+use crate::store::Store;
 use crate::text;
 
 /// The time between two messages that we still wait.
@@ -32,6 +33,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) holder: Holder,
     pub(crate) metadata: Metadata,
     pub(crate) max_hold: Option<Duration>,
+    /// When the waiting began.
+    pub(crate) since: Instant,
 }
 
 /// How asking ended.
@@ -67,12 +70,43 @@ impl Seen {
 }
 
 impl Wanted<'_> {
+    /// Connects to the store. One that has no room for more is waited for, as a lock is that
+    /// somebody else has.
+    pub(crate) async fn connect(&self, store: &Store, reporter: &Reporter) -> Result<Locks, Failure> {
+        let (mut tries, mut next_report) = (0, Instant::now());
+        loop {
+            let error = match store.try_connect().await {
+                Ok(locks) => return Ok(locks),
+                Err(error) => error,
+            };
+            let Some(pause) = self.pause_for_room(&error, tries) else { return Err(Failure::from(error)) };
+            if Instant::now() >= next_report {
+                reporter.report(&event::no_room(self.key, &error, self.since.elapsed()));
+                next_report = Instant::now() + REPORT;
+            }
+            tokio::time::sleep(pause).await;
+            tries += 1;
+        }
+    }
+
+    /// How long to wait for a store that only has no room for more. None if that is not what it
+    /// lacks, or if there is no time left. Those who come together should not come back together.
+    fn pause_for_room(&self, error: &Error, tries: u32) -> Option<Duration> {
+        let left = |wait: Duration| wait.saturating_sub(self.since.elapsed());
+        let left = self.options.wait_at_most().map_or(Duration::MAX, left);
+        if error.code() != ErrorCode::RateLimited || left.is_zero() {
+            return None;
+        }
+        let pause = STORE_PAUSE * (1 << tries.min(3));
+        Some(pause.mul_f64(0.5 + fastrand::f64()).min(left))
+    }
+
     /// Waits for the lock as the options say.
     pub(crate) async fn ask(&self, locks: &Locks, signals: &mut Signals, reporter: &Reporter) -> Asked {
-        let started = Instant::now();
+        let started = self.since;
         let seen = Arc::new(Seen::default());
         let mut announced = false;
-        let mut next_report = started + REPORT;
+        let mut next_report = Instant::now() + REPORT;
         let mut acquiring = pin!(self.acquire(locks, &seen, started));
         loop {
             tokio::select! {
@@ -101,13 +135,19 @@ impl Wanted<'_> {
     /// fails should hear why.
     async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, started: Instant) -> Result<Guard, Error> {
         let timeout = self.options.wait_at_most();
-        let tries_end = started + timeout.unwrap_or(STORE_TIMEOUT).min(STORE_TIMEOUT);
+        let patience = Instant::now() + STORE_TIMEOUT;
+        let tries_end = timeout.map_or(patience, |timeout| patience.min(started + timeout));
+        let mut tries = 0;
         let contention = loop {
             match self.request(locks, seen).try_acquire_or_see().await {
                 Ok(Ok(guard)) => return Ok(guard),
                 Ok(Err(contention)) => break contention,
-                Err(error) if error.is_retryable() && Instant::now() + STORE_PAUSE < tries_end => {
-                    tokio::time::sleep(STORE_PAUSE).await;
+                Err(error) if error.is_retryable() => {
+                    let pause = self.pause_for_room(&error, tries);
+                    let pause = pause.or_else(|| (Instant::now() + STORE_PAUSE < tries_end).then_some(STORE_PAUSE));
+                    let Some(pause) = pause else { return Err(error) };
+                    tokio::time::sleep(pause).await;
+                    tries += 1;
                 }
                 Err(error) => return Err(error),
             }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Contention, Fence, Holder, Key, Timestamp};
+use leasehold::{Contention, Error, Fence, Holder, Key, Timestamp};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -82,6 +82,13 @@ pub(crate) fn waiting(key: &Key, held: Option<&(Contention, Duration)>, waited: 
         "free_in_ms": millis(free_in),
         "waited_ms": millis(waited),
     });
+    Event::new(Level::Notice, "waiting", text, fields)
+}
+
+/// The store has no room for us.
+pub(crate) fn no_room(key: &Key, error: &Error, waited: Duration) -> Event {
+    let text = format!("waiting for '{}': {error}; waited {}", text::safe(key.as_str()), text::duration(waited));
+    let fields = json!({ "key": key, "message": error.to_string(), "waited_ms": millis(waited) });
     Event::new(Level::Notice, "waiting", text, fields)
 }
 

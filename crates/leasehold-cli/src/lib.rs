@@ -42,6 +42,7 @@ mod event;
 mod exit;
 mod locks_view;
 mod options;
+mod question;
 mod reporter;
 mod signals;
 mod store;

@@ -41,7 +41,16 @@ impl Store {
     ///
     /// The store's.
     pub(crate) async fn connect(&self) -> Result<Locks, Failure> {
-        Locks::connect(&self.url).await.map_err(Failure::from)
+        self.try_connect().await.map_err(Failure::from)
+    }
+
+    /// As [`connect`](Store::connect), for those who look at the error.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    pub(crate) async fn try_connect(&self) -> Result<Locks, Error> {
+        Locks::connect(&self.url).await
     }
 
     /// Whether locks work there, and what could break them.
@@ -60,6 +69,15 @@ impl Store {
     /// The store's.
     pub(crate) async fn migrate(&self) -> Result<(), Failure> {
         Locks::migrate(&self.url).await.map_err(Failure::from)
+    }
+
+    /// What to know before [`migrate`](Store::migrate) is run.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    pub(crate) async fn migration_warnings(&self) -> Result<Vec<String>, Failure> {
+        Locks::migration_warnings(&self.url).await.map_err(Failure::from)
     }
 
     /// What [`migrate`](Store::migrate) would run.

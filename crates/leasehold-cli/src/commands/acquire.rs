@@ -3,13 +3,14 @@ use std::io::Write;
 use clap::Args;
 use leasehold::Key;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::acquire::{Asked, Wanted};
 use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
-use crate::store;
+use crate::store::{self, Store};
 
 /// Take a lock and print it as JSON, for scripts
 ///
@@ -39,11 +40,13 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         holder: options.lock.holder.clone().unwrap_or_default(),
         metadata: options.lock.metadata()?,
         max_hold: None,
+        since: Instant::now(),
     };
+    let store = Store::choose(&options.common)?;
     let mut signals = Signals::install()
         .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}")))?;
     let locks = tokio::select! {
-        connected = store::open(&options.common) => connected?,
+        connected = wanted.connect(&store, reporter) => connected?,
         signal = signals.next() => return Ok(exit::of_signal(signal.number())),
     };
     let result = match wanted.ask(&locks, &mut signals, reporter).await {

@@ -1,4 +1,4 @@
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::Write;
 
 use clap::Args;
 use leasehold::{Holder, Key, LockInfo, Timestamp};
@@ -7,7 +7,7 @@ use super::show::not_held;
 use crate::exit::{self, Failure};
 use crate::locks_view::print;
 use crate::options::Common;
-use crate::{store, text};
+use crate::{question, store, text};
 
 /// End a lock, whoever holds it
 ///
@@ -27,7 +27,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    if !options.yes && !std::io::stdin().is_terminal() {
+    if !options.yes && !question::can_ask() {
         return Err(
             Failure::new(exit::USAGE, "there is no terminal to ask on").hint("add --yes to do it without asking")
         );
@@ -56,9 +56,5 @@ fn holder(info: &LockInfo) -> &str {
 fn confirmed(key: &Key, info: &LockInfo) -> bool {
     let held_for = text::duration(Timestamp::now().since(info.acquired_at));
     let key = text::safe(key.as_str());
-    let question = format!("Release '{key}', held by {} for {held_for}? [y/N] ", holder(info));
-    let _ = std::io::stderr().write_all(question.as_bytes());
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    question::confirmed(&format!("Release '{key}', held by {} for {held_for}?", holder(info)))
 }

@@ -4,17 +4,22 @@ use crate::exit::{self, Failure};
 use crate::locks_view::print;
 use crate::options::Common;
 use crate::store::Store;
+use crate::{question, text};
 
 /// Make what the store needs, such as tables and functions in a database
 ///
 /// Safe to run at any time, by many at once, and again after an upgrade. A store that needs nothing
-/// is only reached.
+/// is only reached. Asks first, unless --yes is given, if it would change tables that another
+/// program made, or if that program would not find them.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
     /// Print what it would run, for somebody else to run, and do nothing
     #[arg(long)]
     print: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -23,8 +28,19 @@ pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
     let store = Store::choose(&options.common)?;
     if options.print {
         print(store.migration()?.as_deref().unwrap_or("-- this store needs nothing\n"))?;
-    } else {
-        store.migrate().await?;
+        return Ok(0);
     }
+    if !options.yes {
+        for warning in store.migration_warnings().await? {
+            let warning = text::safe(&warning);
+            if !question::can_ask() {
+                return Err(Failure::new(exit::USAGE, warning).hint("add --yes to do it all the same"));
+            }
+            if !question::confirmed(&format!("leasehold: {warning}.\nGo on?")) {
+                return Err(Failure::new(exit::NOTHING, "nothing was changed"));
+            }
+        }
+    }
+    store.migrate().await?;
     Ok(0)
 }

@@ -73,11 +73,12 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         holder: holder(options),
         metadata: options.lock.metadata()?,
         max_hold: options.max_hold,
+        since: Instant::now(),
     };
     let store = Store::choose(&options.common)?;
     let mut signals = Signals::install().map_err(|error| cannot_listen(&error))?;
     let locks = tokio::select! {
-        connected = store.connect() => connected,
+        connected = wanted.connect(&store, reporter) => connected,
         signal = signals.next() => return Ok(exit::of_signal(signal.number())),
     };
     let locks = match locks {

@@ -1,13 +1,20 @@
-use test_servers::Postgres;
+use std::sync::Arc;
+
+use test_servers::{Postgres, eventually};
+use test_support::postgres::{LISTENING, TABLES, migrated, ours};
 use test_support::{Case, blocking_cases};
 
 use crate::Store;
 use crate::servers::{check_exit_codes, unused_address};
 use crate::support::Place;
+use crate::terminal::Terminal;
 
 pub(crate) const CASES: &[Case] = blocking_cases![
     each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password,
     what_migrate_prints_does_the_same_when_somebody_else_runs_it,
+    tables_of_another_program_are_not_changed_unasked,
+    commands_that_wait_have_one_connection_each_and_the_holder_has_two,
+    a_server_without_room_for_all_serves_them_one_after_the_other,
 ];
 
 fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
@@ -48,4 +55,73 @@ fn what_migrate_prints_does_the_same_when_somebody_else_runs_it(store: Store) {
     assert_eq!(server.sql("SELECT count(*) FROM app.numbers"), "1");
     assert_eq!(place.run(["migrate", "--print", "--store", "memory:"]).code, 0);
     assert_eq!(place.run(["migrate", "--store", "memory:"]).code, 0);
+}
+
+fn tables_of_another_program_are_not_changed_unasked(_: Store) {
+    let server = Arc::new(Postgres::start());
+    server.sql(TABLES);
+    let changed = || server.sql("SELECT count(*) FROM pg_attribute WHERE attname = 'details'") == "1";
+    let place = Place::on(server.clone());
+    let done = place.run(["migrate"]);
+    assert_eq!(done.code, 64, "{done:?}");
+    assert!(done.stderr.contains("cached plan") && done.stderr.contains("--yes"), "{done:?}");
+    let mut terminal = Terminal::new(&place);
+    terminal.type_in("\"$LEASEHOLD\" migrate; echo first=$?\n");
+    terminal.see("[y/N]");
+    terminal.type_in("n\n");
+    terminal.see("first=1");
+    assert!(!changed());
+    terminal.type_in("\"$LEASEHOLD\" migrate --yes; echo second=$?\n");
+    terminal.see("second=0");
+    assert!(changed());
+    assert_eq!(place.run(["migrate"]).code, 0, "there is nothing to ask any more");
+}
+
+/// A place on a server that has room for nine connections of the user `app`.
+fn crowded() -> (Arc<Postgres>, Place, String) {
+    let settings = [("max_connections", "12"), ("superuser_reserved_connections", "3")];
+    let builder = settings.iter().fold(Postgres::builder(), |builder, (name, value)| builder.setting(name, value));
+    let server = Arc::new(migrated(builder));
+    server.sql("CREATE ROLE app LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO app");
+    let url = server.url_as("app", "");
+    (server.clone(), Place::on(server), url)
+}
+
+fn commands_that_wait_have_one_connection_each_and_the_holder_has_two(_: Store) {
+    let (server, place, url) = crowded();
+    let held = "touch held; while [ ! -e go ]; do sleep 0.05; done";
+    let holder = place.start(["run", "--store", &url, "--ttl", "6s", "k", "--", "sh", "-c", held]);
+    eventually("it is held", || place.path("held").exists());
+    let waiters: Vec<_> = (0..4).map(|_| place.start(["run", "--store", &url, "k", "--", "true"])).collect();
+    eventually("all of them listen", || ours(&server, LISTENING) == 5);
+    eventually("no other connection is open but that of the heartbeat", || {
+        ours(&server, &format!("NOT {LISTENING}")) == 1 && ours(&server, "true") == 6
+    });
+    std::fs::write(place.path("go"), "").unwrap();
+    for command in waiters.into_iter().chain([holder]) {
+        let done = command.done();
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+}
+
+fn a_server_without_room_for_all_serves_them_one_after_the_other(_: Store) {
+    let (server, place, url) = crowded();
+    let full =
+        place.start(["run", "--store", &url, "first", "--", "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]);
+    let commands: Vec<_> =
+        (0..15).map(|_| place.start(["run", "--store", &url, "--wait", "60s", "k", "--", "true"])).collect();
+    std::fs::write(place.path("go"), "").unwrap();
+    for command in commands.into_iter().chain([full]) {
+        let done = command.done();
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+    // Nobody waits who was told not to.
+    server.sql("ALTER ROLE app CONNECTION LIMIT 0");
+    let done = place.run(["run", "--store", &url, "-n", "k", "--", "true"]);
+    assert_eq!(done.code, 69, "{done:?}");
+    assert!(done.stderr.contains("no more connections"), "{done:?}");
+    let waiting = place.start(["run", "--store", &url, "k", "--", "true"]);
+    waiting.wait_for_stderr("the server takes no more connections; waited");
+    server.sql("ALTER ROLE app CONNECTION LIMIT -1");
+    assert_eq!(waiting.done().code, 0);
 }

@@ -69,6 +69,19 @@ impl Locks {
         store_of(url)?.driver()?.migrate(url).await
     }
 
+    /// What somebody should know before [`migrate`](Locks::migrate) is run on the store at `url`:
+    /// whom it may disturb, and whose locks would not be shared. `leasehold migrate` asks first if
+    /// there is anything. Nothing is changed.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Locks::connect).
+    pub async fn migration_warnings(url: &str) -> Result<Vec<String>, Error> {
+        store_of(url)?.driver()?.migration_warnings(url).await
+    }
+
     /// What [`migrate`](Locks::migrate) would run in the store at `url`, for somebody else to run;
     /// none if it needs nothing.
     ///

@@ -27,6 +27,10 @@ impl StoreDriver for Driver {
         Postgres::connect(url).await?.migrate().await
     }
 
+    async fn migration_warnings(&self, url: &str) -> Result<Vec<String>, Error> {
+        Postgres::connect(url).await?.migration_warnings().await
+    }
+
     fn migration(&self, url: &str) -> Result<Option<String>, Error> {
         Postgres::migration_for(url).map(Some)
     }

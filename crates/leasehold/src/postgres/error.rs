@@ -1,10 +1,12 @@
 use std::error::Error as _;
 
-use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
 use crate::remote::driver_error::{Description, Done, describe};
 use crate::{Error, ErrorCode};
+
+/// The SQLSTATE of a server that takes no writes.
+const READ_ONLY: &str = "25006";
 
 /// What our functions raise. The class is one that the server has no meaning for.
 pub(super) mod state {
@@ -30,23 +32,16 @@ pub(super) fn translate(source: tokio_postgres::Error, sent: bool) -> Error {
     describe(description, source, sent)
 }
 
-/// What went wrong before there was a connection to send anything on.
-pub(super) fn translate_pool(source: PoolError) -> Error {
-    match source {
-        PoolError::Backend(error) => translate(error, false),
-        PoolError::Timeout(_) => {
-            Error::new(ErrorCode::NetworkTimeout, "no connection to the server became free in time")
-                .with_hint("raise pool_size, or look for what keeps the server busy")
-        }
-        source => Error::new(ErrorCode::Internal, "the pool of connections does not work").with_source(source),
-    }
-}
-
 /// Whether the same statement may succeed when it is simply sent again, at once: two transactions
 /// were in each other's way.
 pub(super) fn is_conflict(error: &tokio_postgres::Error) -> bool {
     let conflicts = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION];
     error.code().is_some_and(|state| conflicts.contains(state))
+}
+
+/// Whether the server takes no writes, as a standby or for this session.
+pub(super) fn is_read_only(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
 /// What the server answered instead of doing what it was asked, by SQLSTATE.
@@ -68,7 +63,7 @@ fn answer(state: &str) -> Description {
             "the user lacks a permission on the tables or functions for locks",
             "grant what docs/postgres.md lists; `leasehold doctor` names what is missing",
         ),
-        "25006" => (
+        READ_ONLY => (
             ServiceUnavailable,
             "the server or the session is read-only",
             "connect to the primary; during a failover try again in a moment",
@@ -83,7 +78,11 @@ fn answer(state: &str) -> Description {
         "55P03" => {
             (ServiceUnavailable, "another transaction kept the lock's row too long", "look for a long transaction")
         }
-        "53300" => (RateLimited, "the server takes no more connections", "lower pool_size, or raise max_connections"),
+        "53300" => (
+            RateLimited,
+            "the server takes no more connections",
+            "raise max_connections; docs/postgres.md has the numbers",
+        ),
         "53100" => (ServiceUnavailable, "the server's disk is full", "make room"),
         "53200" => {
             (ServiceUnavailable, "the server is out of memory", "check max_locks_per_transaction and its memory")
@@ -133,6 +132,8 @@ fn failure(error: &tokio_postgres::Error) -> Description {
         Some(std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound) => {
             (ServiceUnavailable, "no server answers at this address", Some(REACHABLE), Done::No)
         }
+        // None of several servers accepts writes.
+        Some(std::io::ErrorKind::PermissionDenied) if said(error).contains("not allow writes") => answer(READ_ONLY),
         Some(std::io::ErrorKind::PermissionDenied) => {
             (AuthFailed, "the server's socket may not be opened", Some("check its owner and permissions"), Done::No)
         }

@@ -76,8 +76,20 @@ impl Postgres {
     async fn schema(&self) -> Result<Check, Error> {
         let tables: i64 = self.value(&format!("SELECT count(*) {TABLES}")).await?;
         let column = format!("SELECT EXISTS (SELECT {TABLES} AND EXISTS ({DETAILS}))");
+        let elsewhere = self.search_path().await?.elsewhere;
         Ok(match (tables, self.value(&column).await?) {
-            (2, true) => Check::new("tables", Verdict::Ok, "they are there"),
+            (2, true) => match elsewhere {
+                None => Check::new("tables", Verdict::Ok, "they are there"),
+                Some(schema) => Check::new(
+                    "tables",
+                    Verdict::Warn,
+                    format!(
+                        "they are there, but the search path leads to others in the schema {schema}: \
+                         programs that follow it share no locks with ?schema={}",
+                        self.tables.schema()
+                    ),
+                ),
+            },
             (2, false) => Check::new("tables", Verdict::Fail, "a column is missing: run `leasehold migrate`"),
             _ => Check::new("tables", Verdict::Fail, "the tables are missing: run `leasehold migrate`"),
         })

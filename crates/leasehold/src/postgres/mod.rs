@@ -3,32 +3,40 @@
 mod compare;
 mod connections;
 mod driver;
+mod endpoints;
 mod error;
 mod examine;
 mod extend;
 mod functions;
 mod many;
 mod obstacle;
+mod migration_warnings;
 mod options;
+mod password_file;
+mod pool;
 mod push;
 mod record;
 mod rules;
+mod search_path;
 mod sweep;
 mod tables;
 mod tls;
 mod url;
+mod words;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
+use tokio::sync::OnceCell;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use self::compare::Functions;
 use self::connections::{Connections, Parameter};
 use self::obstacle::Wanted;
+use self::endpoints::Endpoints;
 use self::push::{ListenConnection, Source};
 use self::record::{millis, unreadable};
 use self::sweep::Sweep;
@@ -53,11 +61,12 @@ pub use options::PostgresOptions;
 /// transaction and one round trip, and is on disk before it is answered. It works through PgBouncer
 /// too; wake-ups then degrade to polling.
 ///
-/// The tables and functions are made by `leasehold migrate` or [`migrate`](Postgres::migrate). No
-/// connection is held while a lock is held or waited for: a handle has a small pool for each
-/// runtime that uses it, made on first use there and closed when the runtime is gone or nobody used
-/// it for five minutes. The heartbeats of [`Locks`](crate::Locks) run on a runtime of their own,
-/// which also has the one connection for wake-ups.
+/// The tables and functions are made by `leasehold migrate` or [`migrate`](Postgres::migrate).
+///
+/// No connection belongs to a lock: a handle has a small pool for each runtime that uses it, and
+/// closes what nobody used for two seconds, or fifteen after a heartbeat. The heartbeats of
+/// [`Locks`](crate::Locks) run on a runtime of their own, which also has the one connection for
+/// wake-ups. So a handle that waits has one connection as a rule, and one that holds has two.
 ///
 /// ```no_run
 /// use leasehold::postgres::Postgres;
@@ -79,8 +88,9 @@ pub struct Postgres {
     names: StorageKeys,
     statements: Statements,
     functions: Functions,
-    /// Whether the server tells of released locks.
-    wake_ups: bool,
+    /// Whether the server tells of released locks, as far as that is known.
+    wake_ups: OnceCell<bool>,
+    schema_is_chosen: bool,
     listeners: PerRuntime<Listener>,
     sweep: Sweep,
     /// Turns of calls for one lock that one for many could not do.
@@ -125,17 +135,21 @@ impl Postgres {
     /// `PGPASSFILE`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`,
     /// `PGAPPNAME`, `PGOPTIONS` and `PGCONNECT_TIMEOUT`, and the password file.
     ///
+    /// Of several hosts, as in `postgres://user@one,two:5433/database`, the one that accepts writes
+    /// is used. Each gets the password that the password file has for it.
+    ///
     /// After a question mark: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`,
-    /// `verify-full`), `sslrootcert`, `sslcert`, `sslkey`, whatever else the server's own clients
-    /// know, and the options of [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`,
+    /// `verify-full`), `sslrootcert`, which means `verify-full` unless `sslmode` says otherwise,
+    /// `sslcert`, `sslkey`, most of what else the server's own clients know, and the options of [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`,
     /// `timeout` in seconds, `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` in seconds.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong or the database does not
-    /// exist, [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or cannot be
+    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong, the database does not
+    /// exist, or nobody chose a schema and the search path leads to tables for locks in another than
+    /// `public`, [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or cannot be
     /// trusted, [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
     /// [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats
     /// the URL. Missing tables and functions are an error of each operation, and functions that
@@ -156,26 +170,32 @@ impl Postgres {
         let options = target.options;
         let tables = Tables::new(&options.schema, &options.locks_table, &options.fences_table)?;
         let tls = target.tls.connector()?;
-        let connections = Connections::new(target.config, tls, options.pool_size, options.timeout);
+        let endpoints = Endpoints::new(target.endpoints, tls, options.timeout);
+        let connections = Connections::new(endpoints, options.pool_size, options.timeout);
         let functions = Functions::new(&tables);
         functions.check(&connections).await?;
-        let mut store = Self {
+        let store = Self {
             connections: Arc::new(connections),
             names: StorageKeys::new("", rules::LONGEST_NAME, 0)?,
             statements: Statements::new(&tables),
             tables,
             functions,
-            wake_ups: false,
+            wake_ups: OnceCell::new_with((!options.wake_ups).then_some(false)),
+            schema_is_chosen: target.schema_is_chosen,
             listeners: PerRuntime::new(),
             sweep: Sweep::every(options.sweep_every),
             lone_calls: Semaphore::new((options.pool_size / 2).max(1)),
         };
-        store.wake_ups = options.wake_ups && store.is_told_of_releases().await;
+        store.check_search_path().await?;
+        if let Err(error) = store.is_told_of_releases().await {
+            tracing::warn!(%error, "cannot listen to the server yet: waiting for locks polls until that is possible");
+        }
         Ok(store)
     }
 
     /// Makes the tables, indexes and functions, or brings them up to date. It may be run at any
-    /// time and by many at once, and takes tables that the Node.js library made as they are.
+    /// time and by many at once. Tables that the Node.js library made get a column, for which
+    /// [`migration_warnings`](Postgres::migration_warnings) has a word of caution.
     ///
     /// Cancel-safe: all of it is done, or nothing.
     ///
@@ -207,21 +227,23 @@ impl Postgres {
         Source { connections: self.connections.clone(), tables: self.tables.clone() }
     }
 
-    /// Whether the server tells of released locks. If it does not, that is worth one warning.
-    async fn is_told_of_releases(&self) -> bool {
-        match self.source().delivers().await {
-            Ok(true) => true,
-            Ok(false) => {
+    /// Whether the server tells of released locks. That is found out once; if it does not, it is
+    /// worth one warning.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be found out at present.
+    async fn is_told_of_releases(&self) -> Result<bool, Error> {
+        let find_out = async || {
+            let delivers = self.source().delivers().await?;
+            if !delivers {
                 tracing::warn!(
                     "the server does not deliver notifications, as behind a pooler: waiting for locks polls"
                 );
-                false
             }
-            Err(error) => {
-                tracing::warn!(%error, "cannot listen to the server: waiting for locks polls");
-                false
-            }
-        }
+            Ok(delivers)
+        };
+        self.wake_ups.get_or_try_init(find_out).await.copied()
     }
 
     async fn query(
@@ -341,7 +363,7 @@ impl Backend for Postgres {
             Topic::Freed(key) => freed_topic(&self.names.lock(key)?),
             Topic::Taken => TAKEN_TOPIC.to_owned(),
         };
-        if !self.wake_ups {
+        if !self.is_told_of_releases().await? {
             return Ok(Subscription::silent());
         }
         let server = || Arc::new(self.source());
@@ -361,7 +383,7 @@ impl Backend for Postgres {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(TimeAuthority::Store)
-            .with_wake_ups(self.wake_ups)
+            .with_wake_ups(self.wake_ups.get().copied().unwrap_or(true))
             .with_clock_floored_fences(true)
             .with_call_timeout(self.connections.timeout)
     }

@@ -9,7 +9,9 @@ use tokio_postgres::{AsyncMessage, Client, SimpleQueryMessage};
 
 use super::connections::Connections;
 use super::error::translate;
+use super::pool::Pool;
 use super::tables::Tables;
+use crate::remote::driver_error::not_connected_in_time;
 use crate::remote::listener::{PushConnection, Pushed};
 use crate::remote::notification::{Notification, freed_topic};
 use crate::{Error, ErrorCode, LockId, Operation};
@@ -26,8 +28,10 @@ const ECHO: Duration = Duration::from_secs(1);
 /// A connection for wake-ups. All notifications of the tables come over one channel; a share in the
 /// advisory lock of a key tells those who release it that somebody wants to hear.
 pub(super) struct ListenConnection {
-    client: Client,
+    client: Arc<Client>,
     driver: AbortHandle,
+    /// Knows the client, which serves for operations too if the server has no room for more.
+    _pool: Arc<Pool>,
     payloads: mpsc::UnboundedReceiver<String>,
     interest: String,
     shares: String,
@@ -44,9 +48,13 @@ impl PushConnection for ListenConnection {
     type Server = Source;
 
     async fn open(source: &Source) -> Result<Self, Error> {
-        let Connections { config, tls, timeout, .. } = &*source.connections;
+        let Connections { endpoints, timeout, .. } = &*source.connections;
+        let pool = source.connections.pool()?;
+        let connecting = tokio::time::timeout(*timeout, endpoints.connect(Operation::Subscribe));
+        let connected = connecting.await.map_err(|_| not_connected_in_time(Operation::Subscribe, *timeout))?;
+        let (client, mut connection) = connected?;
         let open = async {
-            let (client, mut connection) = config.connect(tls.clone()).await?;
+            let client = Arc::new(client);
             let (sender, payloads) = mpsc::unbounded_channel();
             let driver = tokio::spawn(async move {
                 while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
@@ -57,7 +65,9 @@ impl PushConnection for ListenConnection {
             });
             client.batch_execute(&format!("LISTEN \"{}\"", source.tables.channel())).await?;
             let [interest, shares] = ["{{interest}}", "{{shares}}"].map(|name| source.tables.fill(name));
-            Ok(Self { client, driver: driver.abort_handle(), payloads, interest, shares, timeout: *timeout })
+            pool.listens(&client);
+            let driver = driver.abort_handle();
+            Ok(Self { client, driver, _pool: pool, payloads, interest, shares, timeout: *timeout })
         };
         within(*timeout, open).await
     }

@@ -42,7 +42,7 @@ impl Tables {
             ("locks_text", literal(&self.in_schema(&self.locks))),
             ("fences", self.in_schema(&self.fences)),
             ("lock_id_index", quoted(&format!("idx_{}_lock_id", self.locks))),
-            ("expiry_index", quoted(&format!("idx_{}_expires_at", self.locks))),
+            ("expiry_index", quoted(&format!("idx_{}_expires", self.locks))),
             ("channel", literal(&self.channel())),
             ("interest", format!("hashtext({})", literal(&self.channel()))),
             ("locks_name", literal(&self.locks)),
@@ -106,6 +106,14 @@ impl Tables {
     /// Whether SQL clients get functions for these tables.
     pub(super) fn are_public(&self) -> bool {
         [self.locks.as_str(), self.fences.as_str()] == PUBLIC_TABLES
+    }
+
+    pub(super) fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    pub(super) fn locks_name(&self) -> &str {
+        &self.locks
     }
 
     fn in_schema(&self, name: &str) -> String {

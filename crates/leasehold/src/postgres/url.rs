@@ -1,11 +1,15 @@
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{ChannelBinding, LoadBalanceHosts, SslMode, SslNegotiation, TargetSessionAttrs};
 
+use super::endpoints::Endpoint;
 use super::options::PostgresOptions;
+use super::password_file::PasswordFile;
 use super::tls::{Protection, Tls};
+use super::words::{Words, check_at_sign, read_address};
 use crate::Error;
 use crate::url_option::UrlReader;
 
@@ -15,17 +19,30 @@ pub(super) const READER: UrlReader = UrlReader { scheme: "postgres" };
 /// Where Debian and others keep the server's socket.
 const SOCKETS: &str = "/var/run/postgresql";
 
+/// What `password_file.rs` and the server's own clients call the server at that socket.
+const LOCALHOST: &str = "localhost";
+
+const PORT: u16 = 5432;
+
+/// The words of the server's own clients that mean the same here.
+const KNOWN: &str = "user, password, passfile, dbname, host, hostaddr, port, application_name, options, connect_timeout, \
+    tcp_user_timeout, keepalives, keepalives_idle, keepalives_interval, keepalives_count, target_session_attrs, \
+    load_balance_hosts, channel_binding, sslmode, sslnegotiation, sslrootcert, sslcert, sslkey, and of ours: schema, \
+    locks_table, fences_table, timeout, pool_size, wake_ups, sweep_every";
+
 /// What a URL and the environment say.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) config: Config,
+    pub(super) endpoints: Vec<Endpoint>,
     pub(super) tls: Tls,
     pub(super) options: PostgresOptions,
+    /// Whether the schema was chosen, or is the usual one because nobody said anything.
+    pub(super) schema_is_chosen: bool,
 }
 
 /// Reads a URL, and the variables `PG*` for whatever it leaves open.
 pub(super) fn parse(url: &str, options: PostgresOptions) -> Result<Target, Error> {
-    parse_in(url, options, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    parse_in(url, options, |name| std::env::var(name).ok())
 }
 
 fn parse_in(
@@ -34,53 +51,34 @@ fn parse_in(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Target, Error> {
     let (address, given) = READER.split(url)?;
-    let mut tls = Tls {
-        protection: protection(&variable("PGSSLMODE").unwrap_or_else(|| "prefer".to_owned()))?,
-        roots: variable("PGSSLROOTCERT").map(PathBuf::from),
-        cert: variable("PGSSLCERT").map(PathBuf::from),
-        key: variable("PGSSLKEY").map(PathBuf::from),
-    };
-    let mut mode_given = variable("PGSSLMODE").is_some();
-    let mut theirs = Vec::new();
-    for option in &given {
-        mode_given |= option.name == "sslmode";
-        if !read_option(option.name, &option.value, &mut options, &mut tls)? {
-            theirs.push(option.text);
+    check_at_sign(url)?;
+    let mut said = read_address(address)?;
+    let mut schema_is_chosen = options.schema != PostgresOptions::default().schema;
+    for option in given {
+        if option.value.contains('\0') {
+            return Err(unusable("has a NUL character"));
         }
-    }
-    let plain = if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) };
-    // As the server's own clients do: everybody can have a certificate of one of the system's
-    // authorities.
-    if tls.roots.as_deref() == Some(Path::new("system")) {
-        if mode_given && tls.protection != Protection::VerifyFull {
-            return Err(unusable("has sslrootcert=system with an sslmode other than verify-full"));
+        schema_is_chosen |= option.name == "schema";
+        if !read_option(option.name, &option.value, &mut options)? {
+            // What is said last counts.
+            said.insert(option.name.to_owned(), option.value);
         }
-        tls.protection = Protection::VerifyFull;
     }
     if !POOLS.contains(&options.pool_size) {
         return Err(unusable("has a pool_size that is not between 1 and 1000 connections"));
     }
     READER.check_time(options.timeout)?;
-    // Without the source, which repeats what it does not know: for all we know, half of a password.
-    let mut config: Config = plain.parse().map_err(|_: tokio_postgres::Error| unusable("cannot be used"))?;
-    complete(&mut config, &variable)?;
-    // As the server's own clients do: there is no TLS on a socket of this host, and nobody in
-    // between.
-    let local = config.get_hostaddrs().is_empty()
-        && !config.get_hosts().is_empty()
-        && config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
-    config.ssl_mode(if local { SslMode::Disable } else { tls.protection.mode() });
-    if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
-        config.keepalives_idle(Duration::from_secs(15));
+    let mut words = Words { said, variable };
+    let tls = read_tls(&mut words)?;
+    let endpoints = read_endpoints(&mut words, tls.protection)?;
+    if !words.said.is_empty() {
+        return Err(READER.unknown_option(KNOWN));
     }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(options.timeout);
-    }
-    Ok(Target { config, tls, options })
+    Ok(Target { endpoints, tls, options, schema_is_chosen })
 }
 
 /// Whether the option is one of ours.
-fn read_option(name: &str, value: &str, options: &mut PostgresOptions, tls: &mut Tls) -> Result<bool, Error> {
+fn read_option(name: &str, value: &str, options: &mut PostgresOptions) -> Result<bool, Error> {
     match name {
         "schema" => value.clone_into(&mut options.schema),
         "locks_table" => value.clone_into(&mut options.locks_table),
@@ -101,101 +99,179 @@ fn read_option(name: &str, value: &str, options: &mut PostgresOptions, tls: &mut
                 _ => return Err(unusable("has a wake_ups option that is neither on nor off")),
             }
         }
-        "sslmode" => tls.protection = protection(value)?,
-        "sslrootcert" => tls.roots = Some(value.into()),
-        "sslcert" => tls.cert = Some(value.into()),
-        "sslkey" => tls.key = Some(value.into()),
         _ => return Ok(false),
     }
     Ok(true)
 }
 
-/// Fills what the URL leaves open.
-fn complete(config: &mut Config, variable: &impl Fn(&str) -> Option<String>) -> Result<(), Error> {
-    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        let socket = Path::new(SOCKETS).exists().then(|| SOCKETS.to_owned());
-        let hosts = variable("PGHOST").or(socket).unwrap_or_else(|| "localhost".to_owned());
-        for host in hosts.split(',') {
+fn read_tls(words: &mut Words<impl Fn(&str) -> Option<String>>) -> Result<Tls, Error> {
+    let mode = words.take_or("sslmode", "PGSSLMODE");
+    let roots = words.take_or("sslrootcert", "PGSSLROOTCERT").map(PathBuf::from);
+    let protection = match (mode, &roots) {
+        (Some(mode), _) => protection(&mode)?,
+        // Who names an authority wants it to be checked. The server's own clients would go on
+        // without it, and without encryption if the server has none.
+        (None, Some(_)) => Protection::VerifyFull,
+        (None, None) => Protection::default(),
+    };
+    // As the server's own clients do: everybody can have a certificate of one of the system's
+    // authorities.
+    if roots.as_deref() == Some(Path::new("system")) && protection != Protection::VerifyFull {
+        return Err(unusable("has sslrootcert=system with an sslmode other than verify-full"));
+    }
+    let cert = words.take_or("sslcert", "PGSSLCERT").map(PathBuf::from);
+    let key = words.take_or("sslkey", "PGSSLKEY").map(PathBuf::from);
+    Ok(Tls { protection, roots, cert, key })
+}
+
+/// The servers, each with what is said of all of them and with its own password.
+fn read_endpoints(
+    words: &mut Words<impl Fn(&str) -> Option<String>>,
+    protection: Protection,
+) -> Result<Vec<Endpoint>, Error> {
+    let places = read_places(words)?;
+    let common = read_config(words, places.len())?;
+    let password = words.take_or("password", "PGPASSWORD");
+    let file = words.take_or("passfile", "PGPASSFILE").map(PathBuf::from);
+    let file = match &password {
+        Some(_) => PasswordFile::default(),
+        None => file
+            .or_else(|| Some(std::env::home_dir()?.join(".pgpass")))
+            .map_or_else(PasswordFile::default, |file| PasswordFile::read(&file)),
+    };
+    let endpoint = |place: Place| {
+        let mut config = common.clone();
+        if let Some(host) = &place.host {
             config.host(host);
         }
+        if let Some(address) = place.address {
+            config.hostaddr(address);
+        }
+        config.port(place.port);
+        // As the server's own clients do: there is no TLS on a socket of this host, and nobody in
+        // between.
+        config.ssl_mode(if place.is_socket() { SslMode::Disable } else { protection.mode() });
+        let user = common.get_user().unwrap_or_default();
+        let database = common.get_dbname().unwrap_or(user);
+        let from_file = || file.password([&place.name(), &place.port.to_string(), database, user]);
+        if let Some(password) = password.clone().map(String::into_bytes).or_else(from_file) {
+            config.password(password);
+        }
+        Endpoint { config, no_password: file.ignored }
+    };
+    Ok(places.into_iter().map(endpoint).collect())
+}
+
+/// Where a server is.
+struct Place {
+    host: Option<String>,
+    address: Option<IpAddr>,
+    port: u16,
+}
+
+impl Place {
+    fn is_socket(&self) -> bool {
+        self.address.is_none() && self.host.as_ref().is_some_and(|host| host.starts_with('/'))
     }
-    if config.get_ports().is_empty()
-        && let Some(ports) = variable("PGPORT")
-    {
-        for port in ports.split(',') {
-            config.port(port.parse().map_err(|_| unusable("lacks a port, and PGPORT is not one"))?);
+
+    /// What a password file calls it.
+    fn name(&self) -> String {
+        match (&self.host, self.address) {
+            (Some(host), _) if host == SOCKETS => LOCALHOST.to_owned(),
+            (Some(host), _) => host.clone(),
+            (None, Some(address)) => address.to_string(),
+            (None, None) => LOCALHOST.to_owned(),
         }
     }
-    if config.get_user().is_none()
-        && let Some(user) = variable("PGUSER").or_else(|| variable("USER"))
-    {
+}
+
+fn read_places(words: &mut Words<impl Fn(&str) -> Option<String>>) -> Result<Vec<Place>, Error> {
+    let list = |text: String| -> Vec<String> { text.split(',').map(str::to_owned).collect() };
+    let addresses = words.take("hostaddr").map(list).unwrap_or_default();
+    let mut hosts = words.take("host").map(list).unwrap_or_default();
+    if hosts.is_empty() && addresses.is_empty() {
+        hosts = words.variable("PGHOST").map_or_else(|| vec![String::new()], list);
+    }
+    let count = hosts.len().max(addresses.len());
+    let ports = words.take_or("port", "PGPORT").map(list).unwrap_or_default();
+    let fits = |length: usize| length == 0 || length == count;
+    if !fits(hosts.len()) || !fits(addresses.len()) || !(fits(ports.len()) || ports.len() == 1) {
+        return Err(unusable("names another number of ports or addresses than of hosts"));
+    }
+    let place = |index: usize| {
+        let text = |list: &[String]| list.get(index).filter(|text| !text.is_empty()).cloned();
+        let address = text(&addresses).map(|text| text.parse()).transpose();
+        let address = address.map_err(|_| unusable("has a hostaddr that is not an IP address"))?;
+        let host = text(&hosts).or_else(|| address.is_none().then(default_host));
+        let port = if ports.len() == 1 { Some(ports[0].clone()) } else { text(&ports) };
+        let port = port.filter(|port| !port.is_empty()).map_or(Ok(PORT), |port| port.parse());
+        let port = port.ok().filter(|port| *port > 0).ok_or_else(|| unusable("or PGPORT has a port that is none"))?;
+        Ok(Place { host, address, port })
+    };
+    (0..count).map(place).collect()
+}
+
+fn default_host() -> String {
+    if Path::new(SOCKETS).exists() { SOCKETS } else { LOCALHOST }.to_owned()
+}
+
+/// What is said of all servers.
+fn read_config(words: &mut Words<impl Fn(&str) -> Option<String>>, servers: usize) -> Result<Config, Error> {
+    let mut config = Config::new();
+    if let Some(user) = words.take_or("user", "PGUSER").or_else(|| words.variable("USER")) {
         config.user(user);
     }
-    if config.get_dbname().is_none()
-        && let Some(database) = variable("PGDATABASE")
-    {
+    if let Some(database) = words.take_or("dbname", "PGDATABASE") {
         config.dbname(database);
     }
-    if config.get_application_name().is_none() {
-        config.application_name(variable("PGAPPNAME").unwrap_or_else(|| "leasehold".to_owned()));
-    }
-    if config.get_options().is_none()
-        && let Some(options) = variable("PGOPTIONS")
-    {
+    config.application_name(words.take_or("application_name", "PGAPPNAME").unwrap_or_else(|| "leasehold".to_owned()));
+    if let Some(options) = words.take_or("options", "PGOPTIONS") {
         config.options(options);
     }
-    if config.get_connect_timeout().is_none()
-        && let Some(timeout) = variable("PGCONNECT_TIMEOUT").filter(|timeout| timeout != "0")
-    {
-        config.connect_timeout(READER.seconds(&timeout)?);
+    // Nothing and less mean that there is no limit but our own.
+    let is_limit = |time: &String| time != "0" && !time.starts_with('-');
+    if let Some(time) = words.take_or("connect_timeout", "PGCONNECT_TIMEOUT").filter(is_limit) {
+        config.connect_timeout(READER.seconds(&time)?);
     }
-    if config.get_password().is_none()
-        && let Some(password) = variable("PGPASSWORD").or_else(|| from_password_file(config, variable))
-    {
-        config.password(password);
+    if let Some(millis) = words.number("tcp_user_timeout")?.filter(|millis| *millis > 0) {
+        config.tcp_user_timeout(Duration::from_millis(millis));
     }
-    Ok(())
-}
-
-/// The password in `~/.pgpass`, or the file that `PGPASSFILE` names: lines of
-/// `host:port:database:user:password`.
-fn from_password_file(config: &Config, variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
-    let file = variable("PGPASSFILE").map(PathBuf::from).or_else(|| Some(std::env::home_dir()?.join(".pgpass")))?;
-    let text = std::fs::read_to_string(file).ok()?;
-    let host = match config.get_hosts().first()? {
-        Host::Tcp(host) => host.clone(),
-        #[cfg(unix)]
-        Host::Unix(_) => "localhost".to_owned(),
-    };
-    let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
-    let user = config.get_user()?.to_owned();
-    let database = config.get_dbname().unwrap_or(&user).to_owned();
-    password_of(&text, [&host, &port, &database, &user])
-}
-
-fn password_of(text: &str, wanted: [&str; 4]) -> Option<String> {
-    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let fields = fields(line);
-        let [found @ .., password] = &fields[..] else { return None };
-        let matches = |(found, wanted): (&String, &str)| found == "*" || found == wanted;
-        (found.len() == 4 && found.iter().zip(wanted).all(matches)).then(|| password.clone())
-    })
-}
-
-/// Splits at colons; a backslash takes the next character as it is.
-fn fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut characters = line.chars();
-    while let Some(c) = characters.next() {
-        let last = fields.len() - 1;
-        match c {
-            // Whatever follows the fourth colon is the password.
-            ':' if last < 4 => fields.push(String::new()),
-            '\\' => fields[last].extend(characters.next()),
-            c => fields[last].push(c),
-        }
+    if let Some(on) = words.number::<u8>("keepalives")? {
+        config.keepalives(on != 0);
     }
-    fields
+    let idle = words.number("keepalives_idle")?.filter(|seconds| *seconds > 0);
+    config.keepalives_idle(Duration::from_secs(idle.unwrap_or(15)));
+    if let Some(seconds) = words.number("keepalives_interval")?.filter(|seconds| *seconds > 0) {
+        config.keepalives_interval(Duration::from_secs(seconds));
+    }
+    if let Some(count) = words.number("keepalives_count")?.filter(|count| *count > 0) {
+        config.keepalives_retries(count);
+    }
+    let session = [
+        ("any", TargetSessionAttrs::Any),
+        ("read-write", TargetSessionAttrs::ReadWrite),
+        ("primary", TargetSessionAttrs::ReadWrite),
+    ];
+    // Locks are written. Of several servers, only one can do that.
+    let usual = if servers > 1 { TargetSessionAttrs::ReadWrite } else { TargetSessionAttrs::Any };
+    config.target_session_attrs(words.choice("target_session_attrs", &session)?.unwrap_or(usual));
+    let balance = [("disable", LoadBalanceHosts::Disable), ("random", LoadBalanceHosts::Random)];
+    if let Some(balance) = words.choice("load_balance_hosts", &balance)? {
+        config.load_balance_hosts(balance);
+    }
+    let binding = [
+        ("disable", ChannelBinding::Disable),
+        ("prefer", ChannelBinding::Prefer),
+        ("require", ChannelBinding::Require),
+    ];
+    if let Some(binding) = words.choice("channel_binding", &binding)? {
+        config.channel_binding(binding);
+    }
+    let negotiation = [("postgres", SslNegotiation::Postgres), ("direct", SslNegotiation::Direct)];
+    if let Some(negotiation) = words.choice("sslnegotiation", &negotiation)? {
+        config.ssl_negotiation(negotiation);
+    }
+    Ok(config)
 }
 
 fn protection(text: &str) -> Result<Protection, Error> {
@@ -214,6 +290,8 @@ fn unusable(why: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use tokio_postgres::config::Host;
+
     use super::*;
     use crate::ErrorCode;
 
@@ -225,11 +303,19 @@ mod tests {
         parse_in(url, PostgresOptions::default(), variable).unwrap_or_else(|error| panic!("{url}: {error:?}"))
     }
 
+    /// The one server that a URL names.
+    fn only(target: &Target) -> &Config {
+        assert_eq!(target.endpoints.len(), 1);
+        &target.endpoints[0].config
+    }
+
     #[test]
     fn a_url_says_everything() {
         let url = "postgres://me:p%40ss@db:6000/app?schema=s&locks_table=l&fences_table=f&timeout=1.5&pool_size=9&wake_ups=off\
                    &sweep_every=60&sslmode=verify-full&sslrootcert=/ca.pem&application_name=job";
-        let Target { config, tls, options } = parsed(url, nothing);
+        let target = parsed(url, nothing);
+        assert!(target.schema_is_chosen);
+        let (config, tls, options) = (only(&target), &target.tls, &target.options);
         assert_eq!(config.get_hosts(), [Host::Tcp("db".into())]);
         assert_eq!(
             (config.get_ports(), config.get_user(), config.get_dbname()),
@@ -237,7 +323,7 @@ mod tests {
         );
         assert_eq!(config.get_password(), Some(&b"p@ss"[..]));
         assert_eq!(config.get_application_name(), Some("job"));
-        assert_eq!((tls.protection, tls.roots), (Protection::VerifyFull, Some("/ca.pem".into())));
+        assert_eq!((tls.protection, &tls.roots), (Protection::VerifyFull, &Some("/ca.pem".into())));
         let expected = PostgresOptions {
             schema: "s".into(),
             locks_table: "l".into(),
@@ -247,7 +333,7 @@ mod tests {
             wake_ups: false,
             sweep_every: Some(Duration::from_secs(60)),
         };
-        assert_eq!(options, expected);
+        assert_eq!(*options, expected);
     }
 
     #[test]
@@ -266,12 +352,20 @@ mod tests {
             Some(value.to_owned())
         };
         let open = parsed("postgres://", environment);
-        assert_eq!(open.config.get_hosts(), [Host::Tcp("other".into())]);
-        assert_eq!((open.config.get_ports(), open.config.get_user()), (&[7000][..], Some("somebody")));
-        assert_eq!((open.config.get_dbname(), open.tls.protection), (Some("data"), Protection::Require));
-        let said = parsed("postgres://me:mine@db:1/app?sslmode=disable", environment);
-        assert_eq!((said.config.get_user(), said.config.get_password()), (Some("me"), Some(&b"mine"[..])));
-        assert_eq!((said.config.get_ports(), said.tls.protection), (&[1][..], Protection::Disable));
+        assert!(!open.schema_is_chosen);
+        assert_eq!(only(&open).get_hosts(), [Host::Tcp("other".into())]);
+        assert_eq!((only(&open).get_ports(), only(&open).get_user()), (&[7000][..], Some("somebody")));
+        assert_eq!((only(&open).get_dbname(), open.tls.protection), (Some("data"), Protection::Require));
+        for url in [
+            "postgres://me:mine@db:1/app?sslmode=disable",
+            "postgres://you:yours@x:9/y?user=me&password=mine&host=db&port=1&dbname=app&sslmode=disable",
+        ] {
+            let said = parsed(url, environment);
+            let config = only(&said);
+            assert_eq!(config.get_hosts(), [Host::Tcp("db".into())], "{url}");
+            assert_eq!((config.get_user(), config.get_password()), (Some("me"), Some(&b"mine"[..])), "{url}");
+            assert_eq!((config.get_ports(), said.tls.protection), (&[1][..], Protection::Disable), "{url}");
+        }
     }
 
     #[test]
@@ -285,16 +379,78 @@ mod tests {
             };
             Some(value.to_owned())
         };
-        let several = parsed("postgres://?keepalives_idle=77", environment).config;
-        assert_eq!(several.get_hosts(), [Host::Tcp("one".into()), Host::Unix("/run/two".into())]);
-        assert_eq!(several.get_ports(), [7000, 7001]);
-        assert_eq!(several.get_connect_timeout(), Some(&PostgresOptions::default().timeout));
-        assert_eq!(several.get_keepalives_idle(), Duration::from_secs(77));
-        let local = parsed("postgres://me@%2Frun%2Fpostgresql/db?sslmode=verify-full", nothing).config;
-        assert_eq!(local.get_ssl_mode(), SslMode::Disable, "a socket has no TLS");
+        let several = parsed("postgres://?keepalives_idle=77&keepalives_count=3&tcp_user_timeout=1500", environment);
+        let places = |target: &Target| -> Vec<_> {
+            let one = |it: &Endpoint| (it.config.get_hosts()[0].clone(), it.config.get_ports()[0]);
+            target.endpoints.iter().map(one).collect()
+        };
+        let (one, two) = (Host::Tcp("one".into()), Host::Unix("/run/two".into()));
+        assert_eq!(places(&several), [(one.clone(), 7000), (two.clone(), 7001)]);
+        let config = &several.endpoints[1].config;
+        assert_eq!(config.get_connect_timeout(), None);
+        assert_eq!(config.get_keepalives_idle(), Duration::from_secs(77));
+        assert_eq!(config.get_keepalives_retries(), Some(3));
+        assert_eq!(config.get_tcp_user_timeout(), Some(&Duration::from_millis(1500)));
+        assert_eq!(places(&parsed("postgres://one,%2Frun%2Ftwo:9/?port=8", nothing)), [(one, 8), (two, 8)]);
+        let local = parsed("postgres://me@%2Frun%2Fpostgresql/db?sslmode=verify-full", nothing);
+        assert_eq!(only(&local).get_ssl_mode(), SslMode::Disable, "a socket has no TLS");
         for remote in ["postgres://me@db/db?sslmode=require", "postgres:///db?hostaddr=10.0.0.1&sslmode=require"] {
-            assert_eq!(parsed(remote, nothing).config.get_ssl_mode(), SslMode::Require, "{remote}");
+            assert_eq!(only(&parsed(remote, nothing)).get_ssl_mode(), SslMode::Require, "{remote}");
         }
+        let mixed = parsed("postgres://db,%2Frun%2Fpostgresql/db?sslmode=require", nothing);
+        let modes = mixed.endpoints.iter().map(|endpoint| endpoint.config.get_ssl_mode());
+        assert_eq!(modes.collect::<Vec<_>>(), [SslMode::Require, SslMode::Disable]);
+    }
+
+    #[test]
+    fn of_several_servers_the_one_that_accepts_writes_is_wanted() {
+        let wanted = |url: &str| parsed(url, nothing).endpoints[0].config.get_target_session_attrs();
+        assert_eq!(wanted("postgres://a/db"), TargetSessionAttrs::Any);
+        assert_eq!(wanted("postgres://a,b/db"), TargetSessionAttrs::ReadWrite);
+        assert_eq!(wanted("postgres://a,b/db?target_session_attrs=any"), TargetSessionAttrs::Any);
+        assert_eq!(wanted("postgres://a/db?target_session_attrs=primary"), TargetSessionAttrs::ReadWrite);
+        for no_use in ["read-only", "standby", "prefer-standby"] {
+            let url = format!("postgres://a,b/db?target_session_attrs={no_use}");
+            let error = parse_in(&url, PostgresOptions::default(), nothing).expect_err(no_use);
+            assert!(error.hint().is_some_and(|hint| hint.contains("read-write")), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn an_at_sign_in_a_query_leads_to_no_other_host() {
+        let target = parsed("postgres://db/app?user=me&password=p@ss", nothing);
+        assert_eq!(only(&target).get_hosts(), [Host::Tcp("db".into())]);
+        assert_eq!(only(&target).get_password(), Some(&b"p@ss"[..]));
+    }
+
+    #[test]
+    fn each_host_gets_its_own_password_and_only_the_usual_socket_is_localhost() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "one:*:*:*:first\ntwo:7:*:*:second\nlocalhost:*:*:*:local\n10.0.0.1:*:*:*:by address\n";
+        std::fs::write(file.path(), text).unwrap();
+        let passwords = |url: &str| -> Vec<Option<String>> {
+            let variable = |name: &str| (name == "PGPASSFILE").then(|| file.path().display().to_string());
+            let password = |it: &Endpoint| it.config.get_password().map(|it| String::from_utf8(it.to_vec()).unwrap());
+            parsed(url, variable).endpoints.iter().map(password).collect()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(passwords("postgres://me@one,two:7,two:8,three/app"), [some("first"), some("second"), None, None]);
+        assert_eq!(passwords("postgres://me@two:7,one/app"), [some("second"), some("first")]);
+        assert_eq!(passwords("postgres://me@%2Fvar%2Frun%2Fpostgresql/app"), [some("local")]);
+        assert_eq!(passwords("postgres://me@%2Ftmp/app"), [None], "a socket that anybody may have made");
+        assert_eq!(passwords("postgres://me@/app?hostaddr=10.0.0.1"), [some("by address")]);
+        assert_eq!(passwords("postgres://me@two/app?hostaddr=10.0.0.1&port=7"), [some("second")]);
+        assert_eq!(passwords("postgres://me:mine@one,two/app"), [some("mine"), some("mine")]);
+    }
+
+    #[test]
+    fn who_names_an_authority_has_it_checked() {
+        let protection = |url: &str, variable: fn(&str) -> Option<String>| parsed(url, variable).tls.protection;
+        assert_eq!(protection("postgres://db/app", nothing), Protection::Prefer);
+        assert_eq!(protection("postgres://db/app?sslrootcert=/ca.pem", nothing), Protection::VerifyFull);
+        let variable = |name: &str| (name == "PGSSLROOTCERT").then(|| "/ca.pem".to_owned());
+        assert_eq!(protection("postgres://db/app", variable), Protection::VerifyFull);
+        assert_eq!(protection("postgres://db/app?sslmode=prefer", variable), Protection::Prefer, "as it was said");
     }
 
     #[test]
@@ -303,7 +459,7 @@ mod tests {
         let protection = |query| parsed(&url(query), nothing).tls.protection;
         assert_eq!(protection("sslrootcert=system"), Protection::VerifyFull);
         assert_eq!(protection("sslrootcert=system&sslmode=verify-full"), Protection::VerifyFull);
-        assert_eq!(parsed(&url("sslrootcert=system"), nothing).config.get_ssl_mode(), SslMode::Require);
+        assert_eq!(only(&parsed(&url("sslrootcert=system"), nothing)).get_ssl_mode(), SslMode::Require);
         for weak in ["disable", "prefer", "require", "verify-ca"] {
             let said = url(&format!("sslrootcert=system&sslmode={weak}"));
             assert!(parse_in(&said, PostgresOptions::default(), nothing).is_err(), "{weak}");
@@ -313,17 +469,9 @@ mod tests {
     }
 
     #[test]
-    fn the_password_file_is_read_as_the_servers_own_clients_do() {
-        let text = "# comment\nelse:*:*:*:no\n*:5432:app:me:a\\:b\\\\c:d\n*:*:*:*:any\n";
-        assert_eq!(password_of(text, ["db", "5432", "app", "me"]).as_deref(), Some("a:b\\c:d"));
-        assert_eq!(password_of(text, ["db", "5432", "app", "you"]).as_deref(), Some("any"));
-        assert_eq!(password_of("db:1:a", ["db", "1", "a", "b"]), None);
-    }
-
-    #[test]
     fn a_query_may_contain_an_at_sign() {
         let target = parsed("postgres://me@db/app?application_name=me@work&timeout=2", nothing);
-        assert_eq!(target.config.get_application_name(), Some("me@work"));
+        assert_eq!(only(&target).get_application_name(), Some("me@work"));
         assert_eq!(target.options.timeout, Duration::from_secs(2));
     }
 
@@ -337,6 +485,14 @@ mod tests {
             "postgres://host/db?pool_size=0",
             "postgres://host/db?wake_ups=secret",
             "postgres://host/db?schema=%ff",
+            "postgres://host/db?password=secret%00",
+            "postgres://host?password=secret@there",
+            "postgres://me:secret@there@host/db",
+            "postgres://a,b/db?port=1,2,3",
+            "postgres://a,b/db?hostaddr=10.0.0.1",
+            "postgres://a/db?hostaddr=secret",
+            "postgres://a/db?keepalives=secret",
+            "postgres://a:0/db",
         ] {
             let error = parse_in(wrong, PostgresOptions::default(), nothing).expect_err(wrong);
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{wrong}");

@@ -38,6 +38,13 @@ pub trait StoreDriver: Any + fmt::Debug + Send + Sync {
         self.connect(url).await.map(drop)
     }
 
+    /// What somebody should know before [`migrate`](StoreDriver::migrate) is run: see
+    /// [`Locks::migration_warnings`](crate::Locks::migration_warnings). By default nothing.
+    async fn migration_warnings(&self, url: &str) -> Result<Vec<String>, Error> {
+        let _ = url;
+        Ok(Vec::new())
+    }
+
     /// What [`migrate`](StoreDriver::migrate) would run in the store at `url`, for somebody else to
     /// run. By default nothing.
     fn migration(&self, url: &str) -> Result<Option<String>, Error> {

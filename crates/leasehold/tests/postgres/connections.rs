@@ -115,7 +115,7 @@ async fn a_handle_has_no_more_connections_than_it_may_and_leaves_none_behind() {
         soon("a grant", task).await.unwrap();
     }
     let open = number(&server, ours);
-    assert!((1..=3).contains(&open), "{open} connections");
+    assert!(open <= 3, "{open} connections");
     drop(store);
     eventually("all is closed", async || number(&server, ours) == 0).await;
 }

@@ -150,7 +150,8 @@ async fn a_certificate_that_nobody_checks_may_be_of_any_kind() {
     server.restart();
     for query in ["", "?sslmode=require"] {
         let url = format!("{}{query}", server.url());
-        let _store = Postgres::connect(&url).await.unwrap_or_else(|error| panic!("{query}: {error:?}"));
+        let store = Postgres::connect(&url).await.unwrap_or_else(|error| panic!("{query}: {error:?}"));
+        let _listening = store.subscribe(Topic::Taken).await.unwrap();
         let encrypted = "SELECT count(*) > 0 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
             WHERE ssl AND application_name = 'leasehold'";
         assert_eq!(server.sql(encrypted), "t");

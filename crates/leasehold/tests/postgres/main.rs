@@ -6,6 +6,7 @@
 
 mod advisory;
 mod bloat;
+mod budget;
 mod clock;
 mod connections;
 mod corners;
@@ -15,11 +16,13 @@ mod durability;
 mod environment;
 mod foreign;
 mod garbage;
+mod hosts;
 mod layout;
 mod many;
 mod migrate;
 mod permissions;
 mod pooler;
+mod search_path;
 mod sql_clients;
 mod strangers;
 mod support;

@@ -118,6 +118,14 @@ async fn tables_of_the_other_library_get_one_column_that_may_be_empty_and_keep_t
 }
 
 #[tokio::test]
+async fn the_other_library_finds_everything_that_it_would_make() {
+    let server = server().await;
+    let before = schema(&server);
+    server.sql(&TABLES.replace("TABLE ", "TABLE IF NOT EXISTS ").replace("INDEX ", "INDEX IF NOT EXISTS "));
+    assert_eq!(schema(&server), before);
+}
+
+#[tokio::test]
 async fn schemas_and_tables_of_other_names_are_made_and_keep_apart() {
     let server = server().await;
     let (store, plain) = (format!("{}?schema=App&locks_table=Mine&fences_table=numbers", server.url()), server.url());

@@ -86,7 +86,7 @@ async fn who_wants_no_notifications_is_not_warned_and_makes_no_connection_for_th
     let store = Postgres::connect(&format!("{}?wake_ups=off", server.url())).await.unwrap();
     assert!(!store.capabilities().wake_ups);
     let _silent = store.subscribe(leasehold::backend::Topic::Freed(&request("order:42").key)).await.unwrap();
-    assert_eq!(number(&server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'"), 1);
+    assert!(number(&server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'") <= 1);
     assert_eq!(*warnings.0.lock().unwrap(), [""; 0]);
 }
 

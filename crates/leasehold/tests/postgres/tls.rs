@@ -18,8 +18,10 @@ fn with_tls() -> Server {
     Server::builder().tls().password("hunter2secret").start()
 }
 
-/// Whether the connections of ours that are open now are encrypted: all of them or none.
-fn encrypted(server: &Server) -> bool {
+/// Whether the connections of a handle are encrypted: all of them or none.
+async fn encrypted(server: &Server, store: &Postgres) -> bool {
+    // An idle connection is soon closed, and this one is not.
+    let _listening = store.subscribe(Topic::Taken).await.unwrap();
     let query =
         "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'leasehold'";
     match server.sql(query).as_str() {
@@ -42,12 +44,12 @@ async fn each_mode_encrypts_or_does_not() {
         [("disable", false), ("prefer", true), ("require", true), ("verify-ca", true), ("verify-full", true)]
     {
         let store = Postgres::connect(&server.tls_url(sslmode)).await.unwrap();
-        assert_eq!(encrypted(&server), encrypts, "{sslmode}");
+        assert_eq!(encrypted(&server, &store).await, encrypts, "{sslmode}");
         drop(store);
         server.terminate_backends("true");
     }
-    Postgres::connect(&server.url()).await.unwrap();
-    assert!(encrypted(&server), "unless told otherwise");
+    let store = Postgres::connect(&server.url()).await.unwrap();
+    assert!(encrypted(&server, &store).await, "unless told otherwise");
 }
 
 #[tokio::test]
@@ -60,9 +62,7 @@ async fn every_connection_of_a_handle_is_as_safe_as_the_first() {
     granted(&store, &held).await;
     store.release(&held.lock_id).await.unwrap();
     assert_eq!(soon("the notification", freed.next()).await, Some(Event::Freed));
-    let connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
-    assert_eq!(server.sql(connections), "2");
-    assert!(encrypted(&server));
+    assert!(encrypted(&server, &store).await);
 }
 
 #[tokio::test]
@@ -74,6 +74,7 @@ async fn a_server_of_another_authority_is_refused_where_that_is_checked() {
     };
     refused(&wrong("verify-ca")).await;
     refused(&wrong("verify-full")).await;
+    refused(&wrong("").replace("sslmode=", "")).await;
     // As the server's own clients do: who names an authority wants it to be checked.
     refused(&wrong("require")).await;
     Postgres::connect(&wrong("prefer")).await.unwrap();
@@ -88,8 +89,8 @@ async fn a_certificate_for_another_name_is_refused_where_that_is_checked() {
     let server = with_tls();
     refused(&elsewhere(&server, "verify-full")).await;
     for sslmode in ["verify-ca", "require", "prefer"] {
-        Postgres::connect(&elsewhere(&server, sslmode)).await.unwrap();
-        assert!(encrypted(&server), "{sslmode}");
+        let store = Postgres::connect(&elsewhere(&server, sslmode)).await.unwrap();
+        assert!(encrypted(&server, &store).await, "{sslmode}");
     }
     Postgres::connect(&server.tls_url("verify-full").replace("127.0.0.1", "localhost")).await.unwrap();
 }
@@ -103,8 +104,10 @@ async fn a_server_without_tls_is_refused_unless_it_was_not_asked_for() {
         refused(&format!("{}?sslmode={sslmode}&sslrootcert={}", server.url(), ca.display())).await;
     }
     refused(&format!("{}?sslmode=require", server.url())).await;
+    // Who names an authority wants it to be checked.
+    refused(&format!("{}?sslrootcert={}", server.url(), trusted.ca_file().display())).await;
     for sslmode in ["disable", "prefer"] {
-        Postgres::connect(&format!("{}?sslmode={sslmode}", server.url())).await.unwrap();
-        assert!(!encrypted(&server), "{sslmode}");
+        let store = Postgres::connect(&format!("{}?sslmode={sslmode}", server.url())).await.unwrap();
+        assert!(!encrypted(&server, &store).await, "{sslmode}");
     }
 }
