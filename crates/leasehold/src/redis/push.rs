@@ -8,7 +8,7 @@ use super::server::{Connection, Server};
 use crate::Error;
 use crate::backend::Event;
 use crate::remote::listener::{PushConnection, Pushed};
-use crate::remote::notification::{Notification, decode_taken};
+use crate::remote::notification::{LONGEST, Notification, decode_taken};
 
 /// A connection for wake-ups. Topics are channels.
 pub(super) struct SubscriberConnection {
@@ -21,6 +21,26 @@ pub(super) struct SubscriberConnection {
 pub(super) struct Source {
     pub(super) server: Arc<Server>,
     pub(super) taken: String,
+}
+
+/// What was published on a channel.
+pub(super) struct Message {
+    channel: String,
+    text: String,
+}
+
+impl Message {
+    /// The message in what the server sent, unless it can be none of ours.
+    pub(super) fn of(mut push: PushInfo) -> Option<Self> {
+        let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) =
+            (push.kind, &mut push.data[..])
+        else {
+            return None;
+        };
+        let text = (text.len() <= LONGEST).then_some(text)?;
+        let [channel, text] = [channel, text].map(|bytes| String::from_utf8(std::mem::take(bytes)).ok());
+        Some(Self { channel: channel?, text: text? })
+    }
 }
 
 impl PushConnection for SubscriberConnection {
@@ -53,22 +73,15 @@ impl PushConnection for SubscriberConnection {
     }
 
     async fn next(&mut self) -> Pushed {
-        match self.connection.pushes.recv().await {
-            Some(push) if push.kind != PushKind::Disconnection => self.decode(&push).into(),
-            _ => Pushed::Lost,
-        }
+        let received = self.connection.messages.recv().await;
+        Pushed::of(received, |message| self.decode(message))
     }
 }
 
 impl SubscriberConnection {
-    fn decode(&self, push: &PushInfo) -> Option<Notification> {
-        let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) = (&push.kind, &push.data[..])
-        else {
-            return None;
-        };
-        let topic = std::str::from_utf8(channel).ok()?.to_owned();
-        let event = if topic == self.taken { decode_taken(std::str::from_utf8(text).ok()?)? } else { Event::Freed };
-        Some(Notification { topic, event })
+    fn decode(&self, Message { channel, text }: Message) -> Option<Notification> {
+        let event = if channel == self.taken { decode_taken(&text)? } else { Event::Freed };
+        Some(Notification { topic: channel, event })
     }
 }
 
