@@ -271,7 +271,7 @@ mod tests {
         std::fs::write(&database, "").unwrap();
         let (alive, dead, new) = (bind(&database).unwrap(), bind(&database).unwrap(), bind(&database).unwrap());
         for old in [&alive, &dead] {
-            let file = old.directory.address(&old.address).unwrap().as_pathname().unwrap().to_owned();
+            let file = directory.path().join("locks.db-listeners").join(&old.address);
             let aged = std::process::Command::new("touch").args(["-d", "5 minutes ago"]).arg(file).status();
             assert!(aged.unwrap().success());
         }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, ErrorKind};
+#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -93,9 +94,9 @@ impl SocketDirectory {
     /// A new socket of this name, to which all may send who may write the database.
     pub(super) fn bind(&self, name: &str) -> io::Result<UnixDatagram> {
         let socket = UnixDatagram::bind_addr(&self.address(name)?)?;
-        let path = self.path.join(name);
         // It cannot be opened, so what is done to it is done by its name. No stranger can enter the
         // directory to put something else there.
+        let path = self.inside(name);
         let mut found = std::fs::symlink_metadata(&path)?;
         if (found.uid(), found.gid()) != (self.file.owner, self.file.group) {
             let given = lchown(&path, Some(self.file.owner), Some(self.file.group));
@@ -107,24 +108,34 @@ impl SocketDirectory {
         Ok(socket)
     }
 
-    /// Where the socket of this name is. A path that is too long for an address is cut short through
-    /// the open directory.
+    /// Where the socket of this name is.
     pub(super) fn address(&self, name: &str) -> io::Result<SocketAddr> {
         if !is_name(name) {
             return Err(io::Error::new(ErrorKind::NotFound, "not the name of a socket of ours"));
         }
-        SocketAddr::from_pathname(self.path.join(name))
-            .or_else(|_| SocketAddr::from_pathname(format!("/proc/self/fd/{}/{name}", self.directory.as_raw_fd())))
+        SocketAddr::from_pathname(self.inside(name))
     }
 
-    /// Whether a socket of this name is there, in use or not.
+    /// The path through the directory that was opened: another one may be in its place by now, a
+    /// stranger's, and the path to it may be too long for the address of a socket.
+    #[cfg(target_os = "linux")]
+    fn inside(&self, name: &str) -> PathBuf {
+        format!("/proc/self/fd/{}/{name}", self.directory.as_raw_fd()).into()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn inside(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Whether others find a socket of this name, in use or not.
     pub(super) fn has(&self, name: &str) -> bool {
         std::fs::symlink_metadata(self.path.join(name)).is_ok()
     }
 
     /// Removes the file of a socket, and the directory with the last one.
     pub(super) fn remove(&self, name: &str) {
-        if is_name(name) && std::fs::remove_file(self.path.join(name)).is_ok() {
+        if is_name(name) && std::fs::remove_file(self.inside(name)).is_ok() {
             // Not if there are others.
             let _ = std::fs::remove_dir(&self.path);
         }
@@ -136,7 +147,7 @@ impl SocketDirectory {
             let changed = entry.metadata().and_then(|found| found.modified());
             changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > STRAY_AFTER))
         };
-        let entries = std::fs::read_dir(&self.path)?.filter_map(Result::ok).filter(is_old);
+        let entries = std::fs::read_dir(self.inside("."))?.filter_map(Result::ok).filter(is_old);
         Ok(entries.filter_map(|entry| entry.file_name().into_string().ok()).collect())
     }
 }
