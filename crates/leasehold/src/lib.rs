@@ -73,6 +73,7 @@ mod error;
 mod fence;
 mod hash_id;
 mod holder;
+mod inbox;
 mod key;
 pub mod layers;
 mod lock_id;

@@ -140,6 +140,14 @@ pub trait StoreServer: RunningStore {
     /// How many requests clients sent since this was asked last.
     fn requests(&self) -> u64;
 
+    /// Wakes those who wait for a key so many times, as a stranger could: one after the other, a few
+    /// milliseconds apart.
+    fn wake(&self, key: &str, times: u32);
+
+    /// Tells all who listen of so many locks that were taken, as a stranger could, in half a
+    /// kilobyte each. Returns when the server has sent everything.
+    fn flood(&self, messages: u32);
+
     /// Bytes that every operation sends, and nothing else does.
     fn operation_bytes(&self) -> &'static str;
 

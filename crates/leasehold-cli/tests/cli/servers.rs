@@ -12,6 +12,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     a_command_outlives_a_crash_of_its_server,
     a_holder_that_is_killed_leaves_its_lock_until_the_lease_ends_and_not_longer,
     the_command_hears_of_its_store_without_the_password,
+    a_flood_of_messages_takes_no_memory_and_the_lock_is_handed_over_after_it,
 ];
 
 /// Every command on these stores ends with the code, and says nothing of the password `s3cret`.
@@ -80,4 +81,23 @@ fn the_command_hears_of_its_store_without_the_password(store: Store) {
     assert!(place.store().contains("s3cret") && !place.public_store().contains("s3cret"));
     let done = place.run(["run", "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
     assert_eq!(done.stdout.trim(), place.public_store());
+}
+
+fn a_flood_of_messages_takes_no_memory_and_the_lock_is_handed_over_after_it(store: Store) {
+    let server = store.server();
+    let place = Place::on(server.clone());
+    let holder =
+        place.start(["run", "k", "--", "sh", "-c", "echo $$ > child; while [ ! -e stop ]; do sleep 0.02; done"]);
+    place.pid("child");
+    let waiter = place.start(["run", "--wait", "5m", "k", "--", "true"]);
+    eventually("it waits", || server.are_awaited(&["k"]));
+    let before = [holder.peak_memory(), waiter.peak_memory()];
+    server.flood(60_000);
+    let after = [holder.peak_memory(), waiter.peak_memory()];
+    println!("peak memory of holder and waiter: {before:?} KiB, and {after:?} KiB after 30 MB of messages");
+    for (before, after) in before.into_iter().zip(after) {
+        assert!(after < before + 12 * 1024, "from {before} to {after} KiB");
+    }
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!((holder.done().code, waiter.done().code), (0, 0));
 }

@@ -2,11 +2,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use test_servers::eventually;
 use test_support::{Case, blocking_cases};
 
 use crate::Store;
 use crate::beating::{BEATING, check_stopped_in_time};
-use crate::support::Place;
+use crate::support::{Done, Place, Started};
 
 pub(crate) const CASES: &[Case] = blocking_cases![
     a_command_whose_store_is_deleted_is_stopped_before_its_lease_ends,
@@ -18,6 +19,8 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     a_command_whose_log_is_deleted_is_stopped_before_its_lease_ends,
     a_store_of_somebody_else_is_77,
     a_process_in_another_time_namespace_is_kept_out_as_well,
+    users_who_share_a_file_can_wake_each_other,
+    a_waiter_in_another_network_namespace_can_be_woken_and_leaves_nothing_when_it_is_killed,
 ];
 
 /// The file with the locks, or one beside it.
@@ -133,12 +136,16 @@ fn a_run_that_is_over_leaves_one_file_and_no_listener(store: Store) {
         assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
     }
     assert!(locks_file(&place, "").exists());
-    for suffix in ["-wal", "-shm"] {
+    for suffix in ["-wal", "-shm", "-listeners"] {
         assert!(!locks_file(&place, suffix).exists(), "{suffix} is left behind");
     }
-    let locks = rusqlite::Connection::open(locks_file(&place, "")).unwrap();
-    let listeners: i64 = locks.query_row("SELECT count(*) FROM listeners", [], |row| row.get(0)).unwrap();
-    assert_eq!(listeners, 0, "a listener is left behind");
+    assert_eq!(listeners(&place, "%"), 0, "a listener is left behind");
+}
+
+/// How many listeners there are for topics that are `LIKE` this one.
+fn listeners(place: &Place, topic: &str) -> i64 {
+    let locks = rusqlite::Connection::open(locks_file(place, "")).unwrap();
+    locks.query_row("SELECT count(*) FROM listeners WHERE topic LIKE ?1", [topic], |row| row.get(0)).unwrap()
 }
 
 fn a_command_whose_log_is_deleted_is_stopped_before_its_lease_ends(store: Store) {
@@ -182,4 +189,74 @@ fn a_process_in_another_time_namespace_is_kept_out_as_well(store: Store) {
     assert_eq!(status.code(), Some(75), "the tests need root and time namespaces");
     running.signal("TERM");
     assert_eq!(running.done().code, 143);
+}
+
+/// What a holder does until it is told to stop.
+const HOLDING: &str = "echo $$ > child; while [ ! -e stop ]; do sleep 0.02; done";
+
+/// The same command, run by another program that has it run in some other way.
+fn through(program: &[&str], command: &Command) -> Command {
+    let mut other = Command::new(program[0]);
+    other.args(&program[1..]).arg(command.get_program()).args(command.get_args());
+    other.current_dir(command.get_current_dir().unwrap());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => other.env(name, value),
+            None => other.env_remove(name),
+        };
+    }
+    other
+}
+
+fn users_who_share_a_file_can_wake_each_other(store: Store) {
+    let place = Place::new(store);
+    assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
+    let (file, mode) = (locks_file(&place, ""), std::os::unix::fs::PermissionsExt::from_mode);
+    let directory = file.parent().unwrap();
+    const GROUP: u32 = 54321;
+    for (path, bits) in [(directory, 0o2770), (&file, 0o660)] {
+        std::os::unix::fs::chown(path, None, Some(GROUP)).unwrap();
+        std::fs::set_permissions(path, mode(bits)).unwrap();
+    }
+    std::fs::set_permissions(place.path("."), mode(0o777)).unwrap();
+    let by = |user: &str, arguments: &[&str]| {
+        // As users of a group often have it: what they make is for the group as well.
+        let shell = "umask 007; exec \"$@\"";
+        let user = ["setpriv", "--reuid", user, "--regid", "54321", "--clear-groups", "sh", "-c", shell, "sh"];
+        through(&user, &place.leasehold(arguments))
+    };
+    let holder = Started::new(&mut by("54322", &["run", "k", "--", "sh", "-c", HOLDING]), &place);
+    place.pid("child");
+    let waiter = Started::new(&mut by("54323", &["run", "--wait", "5m", "k", "--", "true"]), &place);
+    eventually("it waits", || listeners(&place, "freed:k") == 1);
+    let doctor = |user: &str| {
+        let done = Done::from(by(user, &["doctor"]).output().unwrap());
+        assert_eq!(done.code, 0, "{done:?}");
+        done.stdout.lines().find(|line| line.contains("listeners")).unwrap().to_owned()
+    };
+    for user in ["0", "54322", "54323"] {
+        assert!(doctor(user).contains("everybody who waits can be woken"), "{user}: {}", doctor(user));
+    }
+    // And it would be told if it were otherwise.
+    for socket in std::fs::read_dir(locks_file(&place, "-listeners")).unwrap() {
+        std::fs::set_permissions(socket.unwrap().path(), mode(0o600)).unwrap();
+    }
+    assert!(doctor("54324").contains("sockets of other users"), "{}", doctor("54324"));
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!((holder.done().code, waiter.done().code), (0, 0));
+}
+
+fn a_waiter_in_another_network_namespace_can_be_woken_and_leaves_nothing_when_it_is_killed(store: Store) {
+    let place = Place::new(store);
+    let holder = place.start(["run", "k", "--", "sh", "-c", HOLDING]);
+    place.pid("child");
+    let elsewhere = through(&["unshare", "--net"], &place.leasehold(["run", "--wait", "5m", "k", "--", "true"]));
+    let waiter = Started::new(&mut { elsewhere }, &place);
+    eventually("it waits; the tests need root", || listeners(&place, "freed:k") == 1);
+    let doctor = place.run(["doctor"]);
+    assert!(doctor.stdout.contains("everybody who waits can be woken"), "{doctor:?}");
+    drop(waiter);
+    std::fs::write(place.path("stop"), "").unwrap();
+    assert_eq!(holder.done().code, 0);
+    eventually("nobody listens", || listeners(&place, "%") == 0 && !locks_file(&place, "-listeners").exists());
 }

@@ -138,7 +138,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    fn new(command: &mut Command, place: &Place) -> Self {
+    pub(crate) fn new(command: &mut Command, place: &Place) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let files = (place.path(&format!("stdout-{number}")), place.path(&format!("stderr-{number}")));
@@ -153,6 +153,13 @@ impl Started {
 
     pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(&self.files.1).unwrap()
+    }
+
+    /// The most memory it has had so far, in KiB.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Sends a signal to the command alone.

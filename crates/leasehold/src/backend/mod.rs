@@ -2,6 +2,7 @@
 
 mod forward;
 mod many;
+mod pace;
 mod request;
 mod response;
 mod subscription;

@@ -1,13 +1,12 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
-use tokio::sync::mpsc;
 
+use super::pace::Pace;
+use crate::inbox::{Inbox, InboxSender, Received, inbox};
 use crate::{Fence, Key, Loss};
 
 /// Something that happened in the store. A hint, not a fact: look before you act on it, except on
@@ -33,22 +32,29 @@ pub enum Event {
 }
 
 /// A stream of [`Event`]s. It ends when the store closes it; dropping it unsubscribes.
-pub struct Subscription(Pin<Box<dyn Stream<Item = Event> + Send>>);
+///
+/// [`Freed`](Event::Freed) and [`Missed`](Event::Missed) make the reader ask the store, and anybody
+/// who may send messages there can bring them about. So they are yielded at a limited rate: some
+/// dozens at once, then ten a second. Those that come in between are one.
+pub struct Subscription {
+    events: Pin<Box<dyn Stream<Item = Event> + Send>>,
+    /// An event that waits until it may be yielded. Nothing is read in the meantime.
+    early: Option<Event>,
+    pace: Pace,
+}
 
 impl Subscription {
     /// A subscription that yields what `stream` yields.
     pub fn new(stream: impl Stream<Item = Event> + Send + 'static) -> Self {
-        Self(Box::pin(stream))
+        Self { events: Box::pin(stream), early: None, pace: Pace::new() }
     }
 
     /// A subscription fed through the returned [`Publisher`], which keeps up to `capacity` events
     /// that were not read yet. `on_drop` runs when the subscription is dropped.
     pub fn channel(capacity: usize, on_drop: impl FnOnce() + Send + 'static) -> (Publisher, Self) {
-        let (sender, receiver) = mpsc::channel(capacity);
-        let missed = Arc::new(AtomicBool::new(false));
-        let publisher = Publisher { sender, missed: missed.clone() };
+        let (sender, inbox) = inbox(capacity);
         let on_drop = OnDrop(Some(Box::new(on_drop)));
-        (publisher, Self::new(Channel { receiver, missed, _on_drop: on_drop }))
+        (Publisher(sender), Self::new(Channel { inbox, _on_drop: on_drop }))
     }
 
     /// A subscription that never yields, for stores that cannot push.
@@ -60,7 +66,7 @@ impl Subscription {
     ///
     /// Cancel-safe: no event is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
-        poll_fn(|cx| self.0.as_mut().poll_next(cx)).await
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 }
 
@@ -68,7 +74,16 @@ impl Stream for Subscription {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.0.as_mut().poll_next(cx)
+        if self.early.is_none() {
+            match ready!(self.events.as_mut().poll_next(cx)) {
+                // It costs the reader nothing, and is not to be missed.
+                Some(taken @ Event::Taken { .. }) => return Poll::Ready(Some(taken)),
+                Some(hint) => self.early = Some(hint),
+                None => return Poll::Ready(None),
+            }
+        }
+        ready!(self.pace.poll(cx));
+        Poll::Ready(self.early.take())
     }
 }
 
@@ -80,32 +95,23 @@ impl fmt::Debug for Subscription {
 
 /// The store's end of a [`Subscription`].
 #[derive(Clone, Debug)]
-pub struct Publisher {
-    sender: mpsc::Sender<Event>,
-    missed: Arc<AtomicBool>,
-}
+pub struct Publisher(InboxSender<Event>);
 
 impl Publisher {
     /// Hands `event` to the subscriber. Never waits: when the subscriber is too far behind, it gets
     /// one [`Event::Missed`] for all it could not take.
     pub fn publish(&self, event: Event) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event) {
-            self.missed.store(true, Ordering::Release);
-            // The reader may have emptied the queue before the flag was set and sleep by now: wake
-            // it.
-            let _ = self.sender.try_send(Event::Missed);
-        }
+        self.0.send(event);
     }
 
     /// Whether the subscription was dropped.
     pub fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+        self.0.is_closed()
     }
 }
 
 struct Channel {
-    receiver: mpsc::Receiver<Event>,
-    missed: Arc<AtomicBool>,
+    inbox: Inbox<Event>,
     _on_drop: OnDrop,
 }
 
@@ -113,10 +119,12 @@ impl Stream for Channel {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        if self.missed.swap(false, Ordering::AcqRel) {
-            return Poll::Ready(Some(Event::Missed));
-        }
-        self.receiver.poll_recv(cx)
+        self.inbox.poll_recv(cx).map(|received| {
+            received.map(|received| match received {
+                Received::Item(event) => event,
+                Received::Missed => Event::Missed,
+            })
+        })
     }
 }
 
@@ -137,5 +145,79 @@ impl Stream for Silent {
 
     fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Event>> {
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// How many events come within `time`, from a stranger who sends without end.
+    async fn flooded(subscription: &mut Subscription, publisher: &Publisher, time: Duration) -> usize {
+        let (begun, mut count) = (Instant::now(), 0);
+        while begun.elapsed() < time {
+            publisher.publish(Event::Freed);
+            tokio::select! {
+                event = subscription.next() => count += usize::from(event.is_some()),
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+        }
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_yielded_at_a_limited_rate_and_a_hand_over_in_it_is_quick() {
+        let (publisher, mut subscription) = Subscription::channel(1, || {});
+        let first = flooded(&mut subscription, &publisher, Duration::from_secs(1)).await;
+        assert!((20..100).contains(&first), "{first} events in the first second");
+        let then = flooded(&mut subscription, &publisher, Duration::from_secs(20)).await;
+        assert!((150..=250).contains(&then), "{then} events in the next twenty");
+        let freed = Instant::now();
+        publisher.publish(Event::Freed);
+        assert!(subscription.next().await.is_some());
+        assert!(freed.elapsed() <= Duration::from_millis(100), "{:?}", freed.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_at_a_usual_rate_are_yielded_at_once() {
+        let (publisher, mut subscription) = Subscription::channel(1, || {});
+        let begun = Instant::now();
+        for _ in 0..20 {
+            publisher.publish(Event::Freed);
+            assert_eq!(subscription.next().await, Some(Event::Freed));
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn losses_are_all_told_however_many_there_are() {
+        let (publisher, mut subscription) = Subscription::channel(1000, || {});
+        let taken = Event::Taken { key: Key::new("k").unwrap(), fence: Fence::new(7).unwrap(), how: Loss::Stolen };
+        let begun = Instant::now();
+        for _ in 0..1000 {
+            publisher.publish(taken.clone());
+        }
+        for _ in 0..1000 {
+            assert_eq!(subscription.next().await, Some(taken.clone()));
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_had_to_wait_is_not_lost_with_the_future_that_waited() {
+        let (publisher, mut subscription) = Subscription::channel(1, || {});
+        loop {
+            publisher.publish(Event::Freed);
+            if tokio::time::timeout(Duration::from_millis(1), subscription.next()).await.is_err() {
+                break;
+            }
+        }
+        drop(publisher);
+        assert_eq!(subscription.next().await, Some(Event::Freed));
+        assert_eq!(subscription.next().await, None);
     }
 }

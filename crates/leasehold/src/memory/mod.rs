@@ -106,6 +106,14 @@ impl Backend for Memory {
         Ok(self.store.extend(id, ttl))
     }
 
+    async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
+        locks.iter().map(|(id, ttl)| Ok(self.store.extend(id, *ttl))).collect()
+    }
+
+    async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        ids.iter().map(|id| Ok(self.store.release(id))).collect()
+    }
+
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         Ok(self.store.is_locked(key))
     }

@@ -9,8 +9,8 @@ mod examine;
 mod extend;
 mod functions;
 mod many;
-mod obstacle;
 mod migration_warnings;
+mod obstacle;
 mod options;
 mod password_file;
 mod pool;
@@ -28,15 +28,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
 use tokio::sync::OnceCell;
+use tokio::sync::Semaphore;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use self::compare::Functions;
 use self::connections::{Connections, Parameter};
-use self::obstacle::Wanted;
 use self::endpoints::Endpoints;
+use self::obstacle::Wanted;
 use self::push::{ListenConnection, Source};
 use self::record::{millis, unreadable};
 use self::sweep::Sweep;

@@ -2,7 +2,6 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, SimpleQueryMessage};
@@ -11,9 +10,10 @@ use super::connections::Connections;
 use super::error::translate;
 use super::pool::Pool;
 use super::tables::Tables;
+use crate::inbox::{Inbox, Received, inbox};
 use crate::remote::driver_error::not_connected_in_time;
-use crate::remote::listener::{PushConnection, Pushed};
-use crate::remote::notification::{Notification, freed_topic};
+use crate::remote::listener::{PushConnection, Pushed, UNREAD};
+use crate::remote::notification::{LONGEST, Notification, freed_topic};
 use crate::{Error, ErrorCode, LockId, Operation};
 
 /// How often a share in a key's number is tried for, and the pause between two tries. Whoever
@@ -32,7 +32,7 @@ pub(super) struct ListenConnection {
     driver: AbortHandle,
     /// Knows the client, which serves for operations too if the server has no room for more.
     _pool: Arc<Pool>,
-    payloads: mpsc::UnboundedReceiver<String>,
+    payloads: Inbox<String>,
     interest: String,
     shares: String,
     timeout: Duration,
@@ -55,11 +55,13 @@ impl PushConnection for ListenConnection {
         let (client, mut connection) = connected?;
         let open = async {
             let client = Arc::new(client);
-            let (sender, payloads) = mpsc::unbounded_channel();
+            let (sender, payloads) = inbox(UNREAD);
             let driver = tokio::spawn(async move {
                 while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                    if let AsyncMessage::Notification(notification) = message {
-                        let _ = sender.send(notification.payload().to_owned());
+                    if let AsyncMessage::Notification(notification) = message
+                        && notification.payload().len() <= LONGEST
+                    {
+                        sender.send(notification.payload().to_owned());
                     }
                 }
             });
@@ -116,10 +118,7 @@ impl PushConnection for ListenConnection {
     }
 
     async fn next(&mut self) -> Pushed {
-        match self.payloads.recv().await {
-            Some(text) => Notification::decode(&text).into(),
-            None => Pushed::Lost,
-        }
+        Pushed::of(self.payloads.recv().await, |text| Notification::decode(&text))
     }
 }
 
@@ -132,8 +131,8 @@ impl Source {
         let parameters = [(&self.tables.channel() as _, Type::TEXT), (&word as _, Type::TEXT)];
         self.connections.query(Operation::Subscribe, "SELECT pg_notify($1, $2)", &parameters).await?;
         let echo = async {
-            while let Some(text) = listening.payloads.recv().await {
-                if text == word {
+            while let Some(received) = listening.payloads.recv().await {
+                if received == Received::Item(word.clone()) {
                     return true;
                 }
             }

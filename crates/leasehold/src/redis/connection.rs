@@ -223,7 +223,7 @@ impl ReconnectingConnection {
 impl Open {
     fn is_usable(&self) -> bool {
         let silent = lock(&self.unanswered).is_some_and(|since| since.elapsed() > SILENCE);
-        !silent && !self.connection.is_outdated() && !self.connection.pushes.is_closed()
+        !silent && !self.connection.is_outdated() && !self.connection.messages.is_closed()
     }
 }
 

@@ -9,7 +9,7 @@ use super::server::{Connection, Server};
 use crate::Error;
 use crate::backend::Event;
 use crate::remote::listener::{PushConnection, Pushed};
-use crate::remote::notification::{Notification, decode_taken};
+use crate::remote::notification::{LONGEST, Notification, decode_taken};
 
 /// A connection for wake-ups. Topics are channels.
 pub(super) struct SubscriberConnection {
@@ -23,6 +23,26 @@ pub(super) struct SubscriberConnection {
 pub(super) struct Source {
     pub(super) server: Arc<Server>,
     pub(super) taken: String,
+}
+
+/// What was published on a channel.
+pub(super) struct Message {
+    pub(super) channel: String,
+    pub(super) text: String,
+}
+
+impl Message {
+    /// The message in what the server sent, unless it can be none of ours.
+    pub(super) fn of(mut push: PushInfo) -> Option<Self> {
+        let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) =
+            (push.kind, &mut push.data[..])
+        else {
+            return None;
+        };
+        let text = (text.len() <= LONGEST).then_some(text)?;
+        let [channel, text] = [channel, text].map(|bytes| String::from_utf8(std::mem::take(bytes)).ok());
+        Some(Self { channel: channel?, text: text? })
+    }
 }
 
 impl PushConnection for SubscriberConnection {
@@ -56,28 +76,19 @@ impl PushConnection for SubscriberConnection {
 
     async fn next(&mut self) -> Pushed {
         tokio::select! {
-            push = self.connection.next_push() => match push {
-                Some(push) if push.kind != PushKind::Disconnection => self.decode(&push).into(),
-                _ => Pushed::Lost,
-            },
+            received = self.connection.next_message() => Pushed::of(received, |message| self.decode(message)),
             topic = self.herd.next() => Pushed::Notification(Notification { topic, event: Event::Freed }),
         }
     }
 }
 
 impl SubscriberConnection {
-    fn decode(&mut self, push: &PushInfo) -> Option<Notification> {
-        let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) = (&push.kind, &push.data[..])
-        else {
-            return None;
-        };
-        let topic = std::str::from_utf8(channel).ok()?.to_owned();
-        let text = std::str::from_utf8(text).ok()?;
-        if topic == self.taken {
-            return Some(Notification { topic, event: decode_taken(text)? });
+    fn decode(&mut self, Message { channel, text }: Message) -> Option<Notification> {
+        if channel == self.taken {
+            return Some(Notification { topic: channel, event: decode_taken(&text)? });
         }
         // How many wait for it, if the server may be asked.
-        let topic = self.herd.wake(topic, text.parse().unwrap_or(1))?;
+        let topic = self.herd.wake(channel, text.parse().unwrap_or(1))?;
         Some(Notification { topic, event: Event::Freed })
     }
 }

@@ -1,10 +1,12 @@
 use std::time::Duration;
 
-use redis::{Client, ErrorKind, PushInfo, PushKind, RedisError, RedisResult, Value};
+use redis::{Client, ErrorKind, RedisError, RedisResult, Value};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::push::Message;
 use super::server::{Address, Connection, at, open};
+use crate::inbox::Received;
 
 /// What a sentinel publishes that has made another server the primary, and what one publishes that
 /// has heard of it.
@@ -117,11 +119,11 @@ async fn until_another_primary(mut sentinel: Connection, sentinels: &[Client], n
 /// Listens until this sentinel tells of another primary, or is lost.
 async fn hears_of_another(sentinel: &mut Connection, name: &str) -> bool {
     loop {
-        match tokio::time::timeout(CHECK_EVERY, sentinel.pushes.recv()).await {
-            Ok(Some(push)) if push.kind == PushKind::Disconnection => return false,
-            Ok(Some(push)) if tells_of(&push, name) => return true,
-            Ok(Some(_)) => {}
-            Ok(None) => return false,
+        match tokio::time::timeout(CHECK_EVERY, sentinel.messages.recv()).await {
+            Ok(Some(Received::Item(message))) if tells_of(&message, name) => return true,
+            Ok(Some(Received::Item(_))) => {}
+            // What was missed may have been the news: ask again.
+            Ok(Some(Received::Missed) | None) => return false,
             Err(_) => {
                 let ping = redis::cmd("PING");
                 let answered = ping.exec_async(&mut sentinel.commands);
@@ -135,14 +137,9 @@ async fn hears_of_another(sentinel: &mut Connection, name: &str) -> bool {
 
 /// Whether a message tells of another primary under this name:
 /// `+switch-master NAME OLD PORT NEW PORT`, `+promoted-slave slave NEW ADDRESS PORT @ NAME OLD PORT`.
-fn tells_of(push: &PushInfo, name: &str) -> bool {
-    let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) = (&push.kind, &push.data[..])
-    else {
-        return false;
-    };
-    let text = String::from_utf8_lossy(text);
+fn tells_of(Message { channel, text }: &Message, name: &str) -> bool {
     let mut words = text.split(' ');
-    let subject = if channel == SWITCHED.as_bytes() { words.next() } else { words.skip_while(|w| *w != "@").nth(1) };
+    let subject = if channel == SWITCHED { words.next() } else { words.skip_while(|w| *w != "@").nth(1) };
     subject == Some(name)
 }
 
@@ -152,10 +149,7 @@ mod tests {
 
     #[test]
     fn news_of_other_primaries_are_told_apart() {
-        let push = |channel: &str, text: &str| PushInfo {
-            kind: PushKind::Message,
-            data: [channel, text].map(|part| Value::BulkString(part.into())).to_vec(),
-        };
+        let push = |channel: &str, text: &str| Message { channel: channel.to_owned(), text: text.to_owned() };
         let switched = push(SWITCHED, "locks 10.0.0.1 6379 10.0.0.2 6379");
         let promoted = push(PROMOTED, "slave 10.0.0.2:6379 10.0.0.2 6379 @ locks 10.0.0.1 6379");
         for news in [switched, promoted] {

@@ -1,14 +1,16 @@
+use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, PushInfo, RedisError, RedisResult};
-use tokio::sync::mpsc;
 
 use super::error::{without_replicas, wrong_server};
+use super::push::Message;
 use super::sentinel::{PrimaryWatch, connect_to_primary};
+use crate::inbox::{Inbox, Received, inbox};
+use crate::remote::listener::UNREAD;
 
 /// How many requests may wait to be written to one connection before callers have to wait.
 const BACKLOG: usize = 1024;
@@ -41,8 +43,8 @@ pub(super) type Address = (String, u16);
 /// An open connection.
 pub(super) struct Connection {
     pub(super) commands: MultiplexedConnection,
-    /// What the server sends of its own accord. Closed as soon as the connection is.
-    pub(super) pushes: mpsc::UnboundedReceiver<PushInfo>,
+    /// What was published on channels we subscribed to. Closed as soon as the connection is.
+    pub(super) messages: Inbox<Message>,
     /// The host it leads to, unless it is a socket.
     pub(super) host: Option<String>,
     /// Which of several hosts or sentinels led here; none if a cluster did.
@@ -57,9 +59,9 @@ impl Connection {
         self.watch.as_ref().is_some_and(PrimaryWatch::is_over)
     }
 
-    /// What the server sends next of its own accord; none if the connection is lost, or if another
-    /// server has become the primary. Cancel-safe.
-    pub(super) async fn next_push(&mut self) -> Option<PushInfo> {
+    /// What is published next; none if the connection is lost, or if another server has become the
+    /// primary. Cancel-safe.
+    pub(super) async fn next_message(&mut self) -> Option<Received<Message>> {
         let over = async {
             match &self.watch {
                 Some(watch) => watch.over().await,
@@ -67,7 +69,7 @@ impl Connection {
             }
         };
         tokio::select! {
-            push = self.pushes.recv() => push,
+            message = self.messages.recv() => message,
             () = over => None,
         }
     }
@@ -154,19 +156,25 @@ impl Server {
 }
 
 pub(super) async fn open(client: &Client) -> RedisResult<Connection> {
-    let (sender, pushes) = mpsc::unbounded_channel();
+    let (sender, messages) = inbox(UNREAD);
+    let keep = move |push: PushInfo| {
+        if let Some(message) = Message::of(push) {
+            sender.send(message);
+        }
+        Ok::<(), Infallible>(())
+    };
     let config = AsyncConnectionConfig::new()
         // Every operation has a deadline of its own.
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(BACKLOG)
-        .set_push_sender(Arc::new(sender));
+        .set_push_sender(keep);
     let commands = client.get_multiplexed_async_connection_with_config(&config).await?;
     let host = match client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host.clone()),
         _ => None,
     };
-    Ok(Connection { commands, pushes, host, endpoint: None, watch: None })
+    Ok(Connection { commands, messages, host, endpoint: None, watch: None })
 }
 
 /// The same client for another address.

@@ -8,6 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::backend::{Event, Publisher, Subscription};
+#[cfg(any(feature = "redis", feature = "postgres"))]
+use crate::inbox::Received;
 use crate::remote::driver_error::not_connected_in_time;
 use crate::remote::notification::Notification;
 use crate::{Error, ErrorCode, Operation};
@@ -20,6 +22,11 @@ const CHECK_EVERY: Duration = Duration::from_secs(15);
 
 /// How many commands are carried out in one go.
 const BATCH: usize = 256;
+
+/// How many messages of a server may be unread. However many strangers send, and however long, no
+/// more are kept.
+#[cfg(any(feature = "redis", feature = "postgres"))]
+pub(crate) const UNREAD: usize = 1024;
 
 /// A connection over which a server sends notifications.
 pub(crate) trait PushConnection: Sized + Send + 'static {
@@ -49,10 +56,24 @@ pub(crate) trait PushConnection: Sized + Send + 'static {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     Notification(Notification),
+    /// Notifications came faster than they were read, and some are lost.
+    Missed,
     /// Something of no interest.
     Noise,
     /// The connection is lost.
     Lost,
+}
+
+impl Pushed {
+    /// What was received, of which `decode` makes a notification.
+    #[cfg(any(feature = "redis", feature = "postgres"))]
+    pub(crate) fn of<T>(received: Option<Received<T>>, decode: impl FnOnce(T) -> Option<Notification>) -> Self {
+        match received {
+            Some(Received::Item(message)) => decode(message).into(),
+            Some(Received::Missed) => Pushed::Missed,
+            None => Pushed::Lost,
+        }
+    }
 }
 
 impl From<Option<Notification>> for Pushed {
@@ -271,9 +292,13 @@ impl<C: PushConnection> Task<C> {
         self.subscribed = topics.into_iter().collect();
         self.refuse(&refused);
         if std::mem::take(&mut self.missed) {
-            self.readers.values().flatten().for_each(|reader| reader.publish(Event::Missed));
+            self.tell_missed();
         }
         Ok(refused)
+    }
+
+    fn tell_missed(&self) {
+        self.readers.values().flatten().for_each(|reader| reader.publish(Event::Missed));
     }
 
     async fn check(&mut self) {
@@ -291,8 +316,12 @@ impl<C: PushConnection> Task<C> {
     }
 
     fn deliver(&self, pushed: Pushed) {
-        if let Pushed::Notification(Notification { topic, event }) = pushed {
-            self.readers.get(&topic).into_iter().flatten().for_each(|reader| reader.publish(event.clone()));
+        match pushed {
+            Pushed::Notification(Notification { topic, event }) => {
+                self.readers.get(&topic).into_iter().flatten().for_each(|reader| reader.publish(event.clone()));
+            }
+            Pushed::Missed => self.tell_missed(),
+            Pushed::Noise | Pushed::Lost => {}
         }
     }
 }
@@ -415,6 +444,18 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(60)).await;
         let opened = server.opened.load(Ordering::Relaxed);
         assert!(opened <= 60, "{opened} connections in a minute");
+    }
+
+    #[tokio::test]
+    async fn all_readers_are_told_of_what_a_connection_missed() {
+        let mut task = Task::<Connection>::new(Arc::new(Arc::new(Server::default())));
+        let mut commands = Vec::new();
+        let mut readers = ["a", "b"].map(|topic| comes(topic, &mut commands));
+        task.apply(commands.drain(..)).await;
+        task.deliver(Pushed::Missed);
+        for reader in &mut readers {
+            assert_eq!(reader.next().await, Some(Event::Missed));
+        }
     }
 
     #[tokio::test]

@@ -1,23 +1,29 @@
-//! Messages between the processes that use one database: datagrams in the kernel's own name space.
+//! Messages between the processes that use one database: datagrams to sockets beside the file.
 
-use std::io;
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use super::directory::{self, SocketDirectory};
 use super::operations::Message;
 use crate::remote::notification::{FREED, TAKEN_TOPIC, freed_topic, letter_of};
 use crate::{Error, ErrorCode, LockId};
+
+/// Tells a listener that it had too many unread messages to take another one.
+pub(super) const MISSED: &str = "M";
+
+/// The pause between two tries to tell a listener that it missed something.
+const CATCH_UP_EVERY: Duration = Duration::from_millis(20);
+
+/// How many sockets are looked at for one sweep.
+const MOST_STRAYS: usize = 200;
 
 /// A message to a listener, in this process or another one.
 pub(super) struct Datagram {
     pub(super) address: String,
     pub(super) text: Vec<u8>,
-}
-
-impl Datagram {
-    /// An empty message, to find out whether anybody is there.
-    pub(super) fn probe(address: String) -> Self {
-        Self { address, text: Vec::new() }
-    }
 }
 
 impl Message {
@@ -40,75 +46,152 @@ impl Message {
 /// Sends messages. It never waits: they are hints, and whoever misses one looks by itself after a
 /// while.
 pub(super) struct DatagramSender {
+    database: PathBuf,
     socket: Option<UnixDatagram>,
-    /// What the addresses that can be reached from here start with.
-    near: String,
+    directory: Option<SocketDirectory>,
+    /// Listeners who could not take a message because they had too many, and are to be told.
+    behind: BTreeSet<String>,
+    told: Instant,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Delivered,
+    /// The listener has too many unread ones.
+    Full,
+    /// There is no such socket.
+    Missing,
+    /// There is a socket, and nobody at it.
+    Dead,
+    /// Nothing is known of the listener, such as one whose socket is not for us.
+    Unknown,
+}
+
+impl Sent {
+    fn of(outcome: &io::Result<impl Sized>) -> Self {
+        match outcome.as_ref().map_err(io::Error::kind) {
+            Ok(_) => Sent::Delivered,
+            Err(ErrorKind::WouldBlock) => Sent::Full,
+            Err(ErrorKind::NotFound) => Sent::Missing,
+            Err(ErrorKind::ConnectionRefused) => Sent::Dead,
+            Err(_) => Sent::Unknown,
+        }
+    }
 }
 
 impl DatagramSender {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(database: &Path) -> Self {
         let socket = UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
-        Self { socket: socket.ok(), near: near() }
-    }
-
-    /// Whether an address can be reached from here. Nothing is known of the others.
-    pub(super) fn reaches(&self, address: &str) -> bool {
-        address.starts_with(&self.near)
+        Self {
+            database: database.to_owned(),
+            socket: socket.ok(),
+            directory: None,
+            behind: BTreeSet::new(),
+            told: Instant::now(),
+        }
     }
 
     /// Sends all messages, and returns the addresses at which nobody is.
-    pub(super) fn send(&self, datagrams: &[Datagram]) -> Vec<String> {
-        let Some(socket) = &self.socket else { return Vec::new() };
-        let nobody_there = |datagram: &&Datagram| {
-            let sent =
-                socket_address(&datagram.address).and_then(|address| socket.send_to_addr(&datagram.text, &address));
-            matches!(sent, Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
+    pub(super) fn send(&mut self, datagrams: &[Datagram]) -> Vec<String> {
+        let mut dead = Vec::new();
+        for datagram in datagrams {
+            match self.try_send(&datagram.address, &datagram.text) {
+                Sent::Missing | Sent::Dead => dead.push(datagram.address.clone()),
+                Sent::Full => {
+                    self.behind.insert(datagram.address.clone());
+                }
+                Sent::Delivered | Sent::Unknown => {}
+            }
+        }
+        dead
+    }
+
+    /// Tells those who could not take a message that they missed something.
+    pub(super) fn catch_up(&mut self) {
+        if self.behind.is_empty() || self.told.elapsed() < CATCH_UP_EVERY {
+            return;
+        }
+        self.told = Instant::now();
+        let behind = std::mem::take(&mut self.behind);
+        self.behind =
+            behind.into_iter().filter(|address| self.try_send(address, MISSED.as_bytes()) == Sent::Full).collect();
+    }
+
+    /// How soon there is somebody to tell that they missed something.
+    pub(super) fn catches_up_in(&self) -> Option<Duration> {
+        (!self.behind.is_empty()).then(|| CATCH_UP_EVERY.saturating_sub(self.told.elapsed()))
+    }
+
+    /// Those of the addresses at which nobody is. Nobody is woken by it.
+    pub(super) fn dead(&mut self, addresses: Vec<String>) -> Vec<String> {
+        addresses.into_iter().filter(|address| matches!(self.knock(address), Sent::Missing | Sent::Dead)).collect()
+    }
+
+    /// Whether whoever listens at this address can be woken, as far as we can tell.
+    pub(super) fn reaches(&mut self, address: &str) -> bool {
+        self.knock(address) != Sent::Unknown
+    }
+
+    /// Removes the sockets of listeners who are gone.
+    pub(super) fn remove(&mut self, addresses: &[String]) {
+        if let Some(directory) = &self.directory {
+            addresses.iter().for_each(|address| directory.remove(address));
+        }
+    }
+
+    /// The sockets that were left behind by processes that are gone, some of them.
+    pub(super) fn strays(&mut self) -> Vec<String> {
+        let Ok(directory) = SocketDirectory::open(&self.database) else { return Vec::new() };
+        let mut names = directory.old_names().unwrap_or_default();
+        fastrand::shuffle(&mut names);
+        names.truncate(MOST_STRAYS);
+        self.directory = Some(directory);
+        self.dead(names)
+    }
+
+    fn knock(&mut self, address: &str) -> Sent {
+        self.reach(address, |_, address| UnixDatagram::unbound()?.connect_addr(address))
+    }
+
+    fn try_send(&mut self, address: &str, text: &[u8]) -> Sent {
+        self.reach(address, |socket, address| socket.send_to_addr(text, address))
+    }
+
+    fn reach<T>(&mut self, address: &str, act: impl Fn(&UnixDatagram, &SocketAddr) -> io::Result<T>) -> Sent {
+        let Some(socket) = &self.socket else { return Sent::Unknown };
+        let reach = |directory: &SocketDirectory| {
+            Sent::of(&directory.address(address).and_then(|address| act(socket, &address)))
         };
-        datagrams
-            .iter()
-            .filter(|datagram| self.reaches(&datagram.address))
-            .filter(nobody_there)
-            .map(|datagram| datagram.address.clone())
-            .collect()
+        let sent = self.directory.as_ref().map_or(Sent::Missing, reach);
+        if sent != Sent::Missing {
+            return sent;
+        }
+        // The directory may have gone and come again.
+        match SocketDirectory::open(&self.database) {
+            Ok(directory) => reach(self.directory.insert(directory)),
+            Err(error) => Sent::of(&Err::<(), _>(error)),
+        }
     }
 }
 
 /// A socket for messages to this process, under a name that nobody can guess.
-pub(super) fn bind() -> Result<(UnixDatagram, String), Error> {
-    let failed = |source: io::Error| {
-        Error::new(ErrorCode::Internal, "cannot listen for wake-ups from other processes").with_source(source)
-    };
-    let address = format!("{}{}", near(), LockId::random()?.expose());
-    let socket = socket_address(&address).and_then(|address| UnixDatagram::bind_addr(&address)).map_err(failed)?;
-    socket.set_nonblocking(true).map_err(failed)?;
-    Ok((socket, address))
+pub(super) fn bind(database: &Path) -> Result<Listening, Error> {
+    let address = LockId::random()?.expose().to_owned();
+    let (directory, socket) = directory::bind(database, &address).map_err(|source| {
+        Error::new(ErrorCode::Internal, "cannot listen for wake-ups from other processes")
+            .with_hint("whoever waits looks by itself after a while; `leasehold doctor` tells more")
+            .with_source(source)
+    })?;
+    Ok(Listening { directory, socket, address })
 }
 
-/// Names of sockets are known only within a network namespace, such as a container's, so addresses
-/// start with its number.
-#[cfg(target_os = "linux")]
-fn near() -> String {
-    let namespace = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
-    let number: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    format!("leasehold-{number}-")
-}
-
-#[cfg(not(target_os = "linux"))]
-fn near() -> String {
-    String::from("leasehold-")
-}
-
-/// A name in the kernel's own space: it takes no file, goes away with its process, and has no
-/// directory whose path could be too long.
-#[cfg(target_os = "linux")]
-fn socket_address(name: &str) -> io::Result<SocketAddr> {
-    use std::os::linux::net::SocketAddrExt;
-    SocketAddr::from_abstract_name(name)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn socket_address(name: &str) -> io::Result<SocketAddr> {
-    SocketAddr::from_pathname(std::env::temp_dir().join(name))
+/// A socket at which this process listens.
+pub(super) struct Listening {
+    pub(super) directory: SocketDirectory,
+    pub(super) socket: UnixDatagram,
+    /// Its name in the directory.
+    pub(super) address: String,
 }
 
 #[cfg(test)]
@@ -134,13 +217,65 @@ mod tests {
     }
 
     #[test]
-    fn an_address_at_which_nobody_is_is_reported() {
-        let (_socket, address) = bind().unwrap();
-        let sender = DatagramSender::new();
-        assert!(sender.send(&[Datagram::probe(address)]).is_empty());
-        let nobody = format!("{}nobody", near());
-        assert_eq!(sender.send(&[Datagram::probe(nobody.clone())]), [nobody]);
-        let elsewhere = Datagram::probe("leasehold-1-in-another-namespace".into());
-        assert!(sender.send(&[elsewhere]).is_empty(), "nothing is known of it");
+    fn an_address_at_which_nobody_is_is_reported_and_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("locks.db");
+        std::fs::write(&database, "").unwrap();
+        let mut sender = DatagramSender::new(&database);
+        let to = |address: &str| [Datagram { address: address.into(), text: b"Fk".to_vec() }];
+        assert_eq!(sender.send(&to("nobody")), ["nobody"], "before there is a directory");
+        let (alive, dead) = (bind(&database).unwrap(), bind(&database).unwrap());
+        drop(dead.socket);
+        assert!(sender.send(&to(&alive.address)).is_empty());
+        for nobody in [dead.address.as_str(), "nobody", "../locks.db", ""] {
+            assert_eq!(sender.send(&to(nobody)), [nobody]);
+            sender.remove(&[nobody.to_owned()]);
+        }
+        assert_eq!(sender.dead(vec![alive.address.clone(), dead.address.clone()]), [dead.address]);
+        let file = alive.directory.address(&alive.address).unwrap();
+        assert!(file.as_pathname().unwrap().exists() && database.exists());
+        alive.directory.remove(&alive.address);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "only the database is left");
+    }
+
+    #[test]
+    fn a_listener_with_too_many_messages_is_told_that_it_missed_some() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("locks.db");
+        std::fs::write(&database, "").unwrap();
+        let mut sender = DatagramSender::new(&database);
+        let listening = bind(&database).unwrap();
+        let flood = || Datagram { address: listening.address.clone(), text: b"Fk".to_vec() };
+        let mut sent = 0;
+        while sender.catches_up_in().is_none() {
+            assert!(sender.send(&[flood()]).is_empty());
+            sent += 1;
+            assert!(sent < 1_000_000, "the queue of a socket has no limit");
+        }
+        let mut buffer = [0; 8];
+        let mut read = || listening.socket.recv(&mut buffer).map(|length| buffer[..length].to_vec());
+        for _ in 1..sent {
+            assert_eq!(read().unwrap(), b"Fk");
+        }
+        assert!(read().is_err(), "one did not fit");
+        while sender.catches_up_in().is_some() {
+            sender.catch_up();
+        }
+        assert_eq!(read().unwrap(), MISSED.as_bytes());
+    }
+
+    #[test]
+    fn sockets_that_crashed_processes_left_behind_are_found_and_others_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("locks.db");
+        std::fs::write(&database, "").unwrap();
+        let (alive, dead, new) = (bind(&database).unwrap(), bind(&database).unwrap(), bind(&database).unwrap());
+        for old in [&alive, &dead] {
+            let file = directory.path().join("locks.db-listeners").join(&old.address);
+            let aged = std::process::Command::new("touch").args(["-d", "5 minutes ago"]).arg(file).status();
+            assert!(aged.unwrap().success());
+        }
+        drop((dead.socket, new.socket));
+        assert_eq!(DatagramSender::new(&database).strays(), [dead.address]);
     }
 }

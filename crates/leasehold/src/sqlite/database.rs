@@ -58,6 +58,11 @@ impl Database {
         Ok(Self { connection, path: path.to_owned(), files, seen: Cell::new(Instant::now()), clock })
     }
 
+    /// Whether the time we go by is still the one that the database says.
+    pub(super) fn clock_is_agreed(&self) -> Result<bool, Error> {
+        self.clock.is_agreed(&self.connection).map_err(translate)
+    }
+
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -190,7 +195,7 @@ fn migrate(connection: &mut Connection) -> Result<HostClock, Error> {
         transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(translate)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(translate)?;
     }
-    let clock = HostClock::agree(&transaction).map_err(translate)?;
+    let clock = HostClock::agree(&transaction)?;
     transaction.commit().map_err(translate)?;
     Ok(clock)
 }

@@ -58,6 +58,15 @@ pub(super) fn is_unique_violation(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|failure| failure.extended_code == ffi::SQLITE_CONSTRAINT_UNIQUE)
 }
 
+/// Whether an operation failed because of what it asked for, or of the row it found, so that the
+/// transaction is as if it had not been tried. A failure of SQLite itself may have ended it.
+pub(super) fn leaves_transaction_intact(error: &Error) -> bool {
+    match std::error::Error::source(error).and_then(|source| source.downcast_ref::<rusqlite::Error>()) {
+        Some(source) => source.sqlite_error().is_none(),
+        None => true,
+    }
+}
+
 /// Whether there was no room on the disk.
 pub(super) fn is_full(error: &Error) -> bool {
     result_code(error) == Some(ffi::ErrorCode::DiskFull)

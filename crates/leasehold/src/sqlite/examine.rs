@@ -3,10 +3,11 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::bus::DatagramSender;
+use super::bus::{self, DatagramSender};
 use super::database::Database;
 use super::error::translate;
-use crate::{Check, Error, Fence, Timestamp, Verdict};
+use super::operations::column;
+use crate::{Check, Error, Fence, TIME_TOLERANCE, Timestamp, Ttl, Verdict};
 
 /// Less room than this on the disk is worth a warning.
 const LITTLE_ROOM: u64 = 16 * 1024 * 1024;
@@ -22,7 +23,8 @@ impl Database {
             permissions(self.path()),
             file_system(directory),
             room(directory),
-            self.clock(),
+            self.clock()?,
+            self.times()?,
             self.fences()?,
             self.wake_ups()?,
         ])
@@ -44,15 +46,38 @@ impl Database {
 
     /// The two clocks part when the wall clock is set. Locks go by ours, so that is no trouble
     /// unless people compare.
-    fn clock(&self) -> Check {
+    fn clock(&self) -> Result<Check, Error> {
+        if !self.clock_is_agreed()? {
+            let detail =
+                "the clock in the database was changed while it was in use: processes do not agree on the time";
+            return Ok(Check::new("boot clock", Verdict::Fail, detail));
+        }
         let (ours, wall) = (self.now(), Timestamp::now());
         let apart = ours.since(wall).max(wall.since(ours));
         let verdict = if apart.as_secs() < 1 { Verdict::Ok } else { Verdict::Warn };
-        Check::new(
+        Ok(Check::new(
             "boot clock",
             verdict,
             format!("{} ms from the wall clock, whose steps it does not follow", apart.as_millis()),
-        )
+        ))
+    }
+
+    /// No lock was granted in the future, or for longer than there are leases.
+    fn times(&self) -> Result<Check, Error> {
+        let now = self.now() + TIME_TOLERANCE;
+        let found: i64 = self
+            .connection
+            .query_row(
+                "SELECT count(*) FROM locks WHERE lock_id IS NOT NULL
+                 AND (acquired_at_ms NOT BETWEEN 0 AND ?1 OR expires_at_ms NOT BETWEEN 0 AND ?2)",
+                [column(now.as_millis()), column(now.expiry(Ttl::MAX).as_millis())],
+                |row| row.get(0),
+            )
+            .map_err(translate)?;
+        Ok(match found {
+            0 => Check::new("times", Verdict::Ok, "every lock was granted in the past, for no longer than it may be"),
+            _ => Check::new("times", Verdict::Warn, format!("{found} locks have times that make no sense")),
+        })
     }
 
     fn fences(&self) -> Result<Check, Error> {
@@ -70,20 +95,27 @@ impl Database {
     }
 
     fn wake_ups(&self) -> Result<Check, Error> {
-        let sender = DatagramSender::new();
         let mut statement = self.connection.prepare("SELECT DISTINCT address FROM listeners").map_err(translate)?;
         let addresses = statement.query_map([], |row| row.get::<_, String>(0)).map_err(translate)?;
+        let mut sender = DatagramSender::new(self.path());
         let mut elsewhere = 0;
         for address in addresses {
             elsewhere += usize::from(!sender.reaches(&address.map_err(translate)?));
         }
-        Ok(match elsewhere {
-            0 => Check::new("listeners", Verdict::Ok, "everybody who waits can be woken from here"),
-            _ => {
-                let detail = "some wait in another network namespace and have to poll";
-                Check::new("listeners", Verdict::Warn, detail)
+        let warn = |detail| Ok(Check::new("listeners", Verdict::Warn, detail));
+        match bus::bind(self.path()) {
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                warn(format!("no socket can be made for wake-ups, so that waiters poll here: {cause}"))
             }
-        })
+            Ok(listening) => {
+                listening.directory.remove(&listening.address);
+                match elsewhere {
+                    0 => Ok(Check::new("listeners", Verdict::Ok, "everybody who waits can be woken from here")),
+                    _ => warn("some wait at sockets of other users that are not for this one, and poll".to_owned()),
+                }
+            }
+        }
     }
 
     fn pragma<T: rusqlite::types::FromSql>(&self, name: &str) -> Result<T, Error> {

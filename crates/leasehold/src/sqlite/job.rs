@@ -1,5 +1,6 @@
 use tokio::sync::oneshot;
 
+use super::error::leaves_transaction_intact;
 use super::operations::Operations;
 use crate::backend::{Acquire, AcquireRequest, Extend, ForceRelease, ListPage, Record, Release};
 use crate::{Check, Error, Key, ListRequest, LockId, Operation, Ttl};
@@ -13,8 +14,8 @@ pub(super) struct Job {
 
 pub(super) enum Op {
     Acquire(AcquireRequest),
-    Release(LockId),
-    Extend(LockId, Ttl),
+    Release(Vec<LockId>),
+    Extend(Vec<(LockId, Ttl)>),
     ByKey(Key),
     ById(LockId),
     List(ListRequest),
@@ -26,8 +27,10 @@ pub(super) enum Op {
 
 pub(super) enum Answer {
     Acquire(Acquire),
-    Release(Release),
-    Extend(Extend),
+    /// One for each lock, in their order.
+    Release(Vec<Result<Release, Error>>),
+    /// One for each lock, in their order.
+    Extend(Vec<Result<Extend, Error>>),
     Found(Option<Record>),
     List(ListPage),
     ForceRelease(ForceRelease),
@@ -50,11 +53,20 @@ impl Op {
         match self {
             Op::Acquire(_) => Operation::Acquire,
             Op::Release(_) => Operation::Release,
-            Op::Extend(..) => Operation::Extend,
+            Op::Extend(_) => Operation::Extend,
             Op::ByKey(_) | Op::ById(_) | Op::Examine => Operation::Lookup,
             Op::List(_) => Operation::List,
             Op::ForceRelease(_) => Operation::ForceRelease,
             Op::Listen { .. } | Op::Unlisten { .. } => Operation::Subscribe,
+        }
+    }
+
+    /// How many locks it is about, for those who must not do too many at a time.
+    pub(super) fn locks(&self) -> usize {
+        match self {
+            Op::Release(ids) => ids.len(),
+            Op::Extend(locks) => locks.len(),
+            _ => 1,
         }
     }
 
@@ -65,8 +77,8 @@ impl Op {
     pub(super) fn run(&self, operations: &mut Operations<'_>) -> Result<Answer, Error> {
         Ok(match self {
             Op::Acquire(request) => Answer::Acquire(operations.acquire(request)?),
-            Op::Release(id) => Answer::Release(operations.release(id)?),
-            Op::Extend(id, ttl) => Answer::Extend(operations.extend(id, *ttl)?),
+            Op::Release(ids) => Answer::Release(self.each(ids, |id| operations.release(id))?),
+            Op::Extend(locks) => Answer::Extend(self.each(locks, |(id, ttl)| operations.extend(id, *ttl))?),
             Op::ByKey(key) => Answer::Found(operations.by_key(key)?),
             Op::ById(id) => Answer::Found(operations.by_id(id)?),
             Op::List(request) => Answer::List(operations.list(request)?),
@@ -81,5 +93,18 @@ impl Op {
                 Answer::Done
             }
         })
+    }
+
+    /// Decides about each lock by itself. Fails as a whole only if the transaction is spoilt.
+    fn each<L, T>(
+        &self,
+        locks: &[L],
+        mut decide: impl FnMut(&L) -> Result<T, Error>,
+    ) -> Result<Vec<Result<T, Error>>, Error> {
+        let decide = |lock| match decide(lock) {
+            Err(error) if !leaves_transaction_intact(&error) => Err(error),
+            answer => Ok(answer.map_err(|error| error.during(self.operation()))),
+        };
+        locks.iter().map(decide).collect()
     }
 }

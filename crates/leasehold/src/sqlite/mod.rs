@@ -3,6 +3,7 @@
 mod bus;
 mod clock;
 mod database;
+mod directory;
 mod driver;
 mod error;
 mod examine;
@@ -238,6 +239,12 @@ fn stopped() -> Error {
     Error::new(ErrorCode::Internal, "the thread of the database has stopped").with_outcome_unknown()
 }
 
+/// The answers for so many locks, none of which could be decided on.
+fn failed<T>(locks: usize, outcome: Result<Answer, Error>) -> Vec<Result<T, Error>> {
+    let error = outcome.err().unwrap_or_else(stopped);
+    (0..locks).map(|_| Err(error.clone())).collect()
+}
+
 impl Handle {
     async fn call(&self, op: Op) -> Result<Answer, Error> {
         let (reply, mut answer) = oneshot::channel();
@@ -267,16 +274,24 @@ impl Backend for Sqlite {
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        match self.call(Op::Release(*id)).await? {
-            Answer::Release(answer) => Ok(answer),
-            _ => Err(stopped()),
-        }
+        self.release_many(&[*id]).await.pop().unwrap_or_else(|| Err(stopped()))
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        match self.call(Op::Extend(*id, ttl)).await? {
-            Answer::Extend(answer) => Ok(answer),
-            _ => Err(stopped()),
+        self.extend_many(&[(*id, ttl)]).await.pop().unwrap_or_else(|| Err(stopped()))
+    }
+
+    async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
+        match self.call(Op::Extend(locks.to_vec())).await {
+            Ok(Answer::Extend(answers)) => answers,
+            outcome => failed(locks.len(), outcome),
+        }
+    }
+
+    async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        match self.call(Op::Release(ids.to_vec())).await {
+            Ok(Answer::Release(answers)) => answers,
+            outcome => failed(ids.len(), outcome),
         }
     }
 

@@ -206,7 +206,8 @@ pub(super) fn column(value: u64) -> i64 {
 
 /// Reads a row of `key, lock_id, fence, acquired_at_ms, expires_at_ms, holder, metadata`.
 fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
-    let number = |index| row.get::<_, i64>(index).map(|value| u64::try_from(value).unwrap_or(0));
+    let number =
+        |index| row.get::<_, i64>(index).and_then(|value| u64::try_from(value).map_err(|error| invalid(index, error)));
     let fence = Fence::new(number(2)?).map_err(|error| invalid(2, error))?;
     let Some(lock_id) = row.get_ref(1)?.as_str_or_null()? else {
         return Ok(Found { record: None, fence });

@@ -7,13 +7,13 @@ use tokio::sync::oneshot;
 
 use super::bus::{Datagram, DatagramSender};
 use super::database::Database;
-use super::error::{is_full, translate};
+use super::error::{is_full, leaves_transaction_intact, translate};
 use super::job::{Answer, Job};
 use super::open::OPEN;
 use super::operations::{Message, Operations, column};
 use crate::{Error, ErrorCode};
 
-/// The most operations in one transaction, so that none waits long for its answer.
+/// About how many locks are decided on in one transaction, so that nobody waits long for an answer.
 const MOST_TOGETHER: usize = 256;
 /// How often dead records and listeners are cleared away.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -33,7 +33,8 @@ pub(super) fn start(make: impl FnOnce() -> Result<Database, Error> + Send + 'sta
     let run = move || match make() {
         Ok(database) => {
             let _ = opened.send(Ok(()));
-            Worker { database, sender: DatagramSender::new(), swept: Instant::now() }.run(&received);
+            let sender = DatagramSender::new(database.path());
+            Worker { database, sender, swept: Instant::now() }.run(&received);
             drop(counted);
         }
         Err(error) => {
@@ -74,17 +75,24 @@ struct Committed {
 impl Worker {
     fn run(mut self, jobs: &Receiver<Job>) {
         loop {
-            match next(jobs) {
+            match next(jobs, self.sender.catches_up_in().unwrap_or(SWEEP_EVERY)) {
                 Ok(first) => {
                     // Whatever came in while the last transaction ran is done in this one, in
                     // order.
+                    let mut locks = first.op.locks();
                     let mut batch = vec![first];
-                    batch.extend(jobs.try_iter().take(MOST_TOGETHER - 1));
+                    while locks < MOST_TOGETHER
+                        && let Ok(job) = jobs.try_recv()
+                    {
+                        locks += job.op.locks();
+                        batch.push(job);
+                    }
                     self.carry_out(batch);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            self.sender.catch_up();
             if self.swept.elapsed() > SWEEP_EVERY {
                 self.swept = Instant::now();
                 // Nobody waits for it, and the next one will do what this one could not.
@@ -120,8 +128,7 @@ impl Worker {
         }
     }
 
-    /// Carries out the operations in one transaction. Fails as a whole if one of them fails for a
-    /// reason other than its own request.
+    /// Carries out the operations in one transaction. Fails as a whole if one of them spoils it.
     fn transact(&mut self, batch: &[Job]) -> Result<Committed, Failed> {
         self.database.check_identity().map_err(Failed::AsAWhole)?;
         let reads_only = batch.iter().all(|job| job.op.only_reads());
@@ -145,7 +152,7 @@ impl Worker {
         for job in batch {
             let answer = job.op.run(&mut operations);
             match answer {
-                Err(error) if !is_of_the_request(&error) => return Err(error),
+                Err(error) if !leaves_transaction_intact(&error) => return Err(error),
                 answer => answers.push(answer),
             }
         }
@@ -175,25 +182,31 @@ impl Worker {
         })
     }
 
-    fn deliver(&self, datagrams: &[Datagram]) {
+    fn deliver(&mut self, datagrams: &[Datagram]) {
         let dead = self.sender.send(datagrams);
-        if !dead.is_empty()
-            && let Err(error) = self.forget(&dead)
-        {
+        if let Err(error) = self.forget(&dead) {
             // The next sweep will do it.
             tracing::debug!(%error, "cannot strike off listeners who are gone");
         }
     }
 
     /// Strikes off listeners who are gone.
-    fn forget(&self, addresses: &[String]) -> Result<(), Error> {
+    fn forget(&mut self, addresses: &[String]) -> Result<(), Error> {
+        if addresses.is_empty() {
+            return Ok(());
+        }
         self.execute("BEGIN IMMEDIATE")?;
         let struck_off = addresses.iter().try_for_each(|address| {
             let sql = "DELETE FROM listeners WHERE address = ?1";
             self.database.connection.prepare_cached(sql)?.execute([address]).map(drop)
         });
         match struck_off {
-            Ok(()) => self.commit(),
+            Ok(()) => {
+                self.commit()?;
+                // Only now: as long as somebody may send there, nobody else shall have the name.
+                self.sender.remove(addresses);
+                Ok(())
+            }
             Err(error) => {
                 let _ = self.execute("ROLLBACK");
                 Err(translate(error))
@@ -210,8 +223,10 @@ impl Worker {
             .prepare("SELECT DISTINCT address FROM listeners ORDER BY random() LIMIT 200")
             .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
             .map_err(translate)?;
-        let probes: Vec<Datagram> = addresses.into_iter().map(Datagram::probe).collect();
-        self.deliver(&probes);
+        let dead = self.sender.dead(addresses);
+        self.forget(&dead)?;
+        let strays = self.sender.strays();
+        self.sender.remove(&strays);
         Ok(())
     }
 
@@ -227,15 +242,9 @@ impl Worker {
     }
 }
 
-/// Whether an operation failed because of what it asked for, which leaves the transaction as it
-/// was. SQLite's own errors know of no operation.
-fn is_of_the_request(error: &Error) -> bool {
-    error.code() == ErrorCode::InvalidArgument && error.operation().is_some()
-}
-
 /// The next job. Work that follows on an answer comes within microseconds, so it is looked for
 /// before going to sleep.
-fn next(jobs: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
+fn next(jobs: &Receiver<Job>, timeout: Duration) -> Result<Job, RecvTimeoutError> {
     let looking = Instant::now();
     while looking.elapsed() < LOOK_FOR_WORK {
         match jobs.try_recv() {
@@ -244,5 +253,5 @@ fn next(jobs: &Receiver<Job>) -> Result<Job, RecvTimeoutError> {
             Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
         }
     }
-    jobs.recv_timeout(SWEEP_EVERY)
+    jobs.recv_timeout(timeout)
 }

@@ -3,7 +3,10 @@
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used)]
 
+mod clock;
 mod durability;
+mod many;
+mod strangers;
 mod support;
 mod together;
 mod trouble;

@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
     only_those_who_wait_for_a_key_hear_of_its_release,
     a_victim_of_a_steal_is_told_at_once,
     a_victim_of_a_forced_release_is_told_at_once,
+    a_stranger_who_wakes_a_waiter_all_the_time_makes_it_look_now_and_then,
 ];
 
 const LONG: Duration = Duration::from_secs(600);
@@ -200,4 +201,21 @@ async fn a_victim_of_a_forced_release_is_told_at_once(store: Store) {
     let (_victim, guard) = victim(&server.url(), &operator).await;
     assert!(operator.force_release(&key("order:42")).await.unwrap().is_some());
     assert_eq!(soon("the loss", guard.lost()).await, Loss::ForceReleased);
+}
+
+async fn a_stranger_who_wakes_a_waiter_all_the_time_makes_it_look_now_and_then(store: Store) {
+    let server = store.server();
+    let (holder, waiter) = (locks(&server.url()).await, locks(&server.url()).await);
+    let guard = holder.lock("order:42").ttl(LONG).acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { waiter.lock("order:42").wait_forever().acquire().await });
+    eventually("it waits", async || server.are_awaited(&["order:42"])).await;
+    server.requests();
+    let (begun, stranger) = (Instant::now(), server.clone());
+    tokio::task::spawn_blocking(move || stranger.wake("order:42", 500)).await.unwrap();
+    let (requests, seconds) = (server.requests(), begun.elapsed().as_secs() + 1);
+    println!("{requests} requests in {seconds} seconds of being woken in vain 500 times");
+    // A burst, and then ten looks a second.
+    assert!(requests < 50 + 10 * seconds, "{requests} requests in {seconds} seconds");
+    guard.release().await.unwrap();
+    soon("the lock", waiting).await.unwrap().unwrap().release().await.unwrap();
 }

@@ -45,3 +45,10 @@ pub fn awaited(server: &Postgres) -> u64 {
 pub fn stuck(server: &Postgres) -> u64 {
     ours(server, "wait_event_type = 'Lock'")
 }
+
+/// The channel over which we are told of freed and taken locks.
+pub fn channel(server: &Postgres) -> String {
+    let source =
+        "SELECT substring(prosrc FROM 'leasehold:[0-9a-f]+') FROM pg_proc WHERE proname LIKE '%force_release%'";
+    server.sql(source)
+}

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold::{LockId, Locks};
-use test_servers::{Postgres, PostgresBuilder, Server};
+use test_servers::{Postgres, PostgresBuilder, Server, eventually};
 
-pub use look::{LISTENING, awaited, now, number, ours, row, session, stuck};
+pub use look::{LISTENING, awaited, channel, now, number, ours, row, session, stuck};
 pub use other::{Acquiring, STEPS, Step, TABLES, write};
 
 use crate::stores::{RunningStore, Setup, Start, StoreServer, StoreUnderTest};
@@ -207,6 +207,24 @@ impl StoreServer for Postgres {
         let calls = number(self, query);
         self.sql("SELECT pg_stat_statements_reset()");
         calls
+    }
+
+    fn wake(&self, key: &str, times: u32) {
+        let channel = channel(self);
+        self.sql(&format!(
+            "DO $$ BEGIN FOR n IN 1..{times} LOOP
+               PERFORM pg_notify('{channel}', 'F{key}'); COMMIT; PERFORM pg_sleep(0.004);
+             END LOOP; END $$"
+        ));
+    }
+
+    fn flood(&self, messages: u32) {
+        let channel = channel(self);
+        self.sql(&format!(
+            "SELECT count(pg_notify('{channel}', 'S' || lpad(n::text, 15, '0') || repeat('x', 480)))
+             FROM generate_series(1, {messages}) AS n"
+        ));
+        eventually("the server has sent everything", || self.sql("SELECT pg_notification_queue_usage()") == "0");
     }
 
     /// The name of the table, or of a function that is named after it.

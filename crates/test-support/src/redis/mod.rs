@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::LockId;
-use test_servers::{Redis, Server};
+use test_servers::{Redis, Server, eventually};
 
 pub use look::{PREFIX, counter_of, exists, get, index_of, json, now, pttl, record_of, snapshot};
 pub use other::Other;
@@ -207,6 +208,28 @@ impl StoreServer for Redis {
 
     fn requests(&self) -> u64 {
         commands(self).into_values().sum()
+    }
+
+    fn wake(&self, key: &str, times: u32) {
+        for _ in 0..times {
+            self.cli(&["PUBLISH", &format!("{PREFIX}:{key}:freed"), ""]);
+            std::thread::sleep(Duration::from_millis(4));
+        }
+    }
+
+    fn flood(&self, messages: u32) {
+        // The server would rather drop a client that is slow.
+        self.cli(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"]);
+        let channel = self.cli(&["PUBSUB", "CHANNELS", "*taken"]);
+        let script = "for n = 1, ARGV[1] do
+            redis.call('PUBLISH', KEYS[1], 'S' .. string.format('%015d', n) .. string.rep('x', 480)) end";
+        // In parts: the server does nothing else while a script runs.
+        for _ in 0..messages / 1000 {
+            self.cli(&["EVAL", script, "1", &channel, "1000"]);
+        }
+        eventually("the server has sent everything", || {
+            !self.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().any(|client| !client.contains(" omem=0 "))
+        });
     }
 
     fn operation_bytes(&self) -> &'static str {
