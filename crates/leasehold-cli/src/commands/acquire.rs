@@ -1,5 +1,3 @@
-use std::io::Write;
-
 use clap::Args;
 use leasehold::Key;
 use serde_json::json;
@@ -9,7 +7,7 @@ use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
-use crate::store;
+use crate::{output, store};
 
 /// Take a lock and print it as JSON, for scripts
 ///
@@ -58,16 +56,15 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
                 "expires_at_ms": guard.expires_at(),
                 "holder": wanted.holder,
             });
-            let mut out = std::io::stdout().lock();
-            match writeln!(out, "{line}").and_then(|()| out.flush()) {
+            match output::json([line]) {
                 Ok(()) => {
                     guard.leak();
                     Ok(0)
                 }
                 // Nobody has read the lock id, so nobody could give the lock back.
-                Err(error) => {
+                Err(failure) => {
                     let _ = guard.release().await;
-                    Err(Failure::output(&error))
+                    Err(failure)
                 }
             }
         }

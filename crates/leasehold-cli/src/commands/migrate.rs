@@ -1,8 +1,8 @@
 use clap::Args;
 
 use crate::exit::{self, Failure};
-use crate::locks_view::print;
 use crate::options::Common;
+use crate::output;
 use crate::store::Store;
 
 /// Make what the store needs, such as tables and functions in a database
@@ -22,7 +22,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
     let store = Store::choose(&options.common)?;
     if options.print {
-        print(store.migration()?.as_deref().unwrap_or("-- this store needs nothing\n"))?;
+        output::script(store.migration()?.as_deref().unwrap_or("-- this store needs nothing\n"))?;
     } else {
         store.migrate().await?;
     }
