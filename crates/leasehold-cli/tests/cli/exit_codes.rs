@@ -5,8 +5,11 @@ use test_support::{Case, blocking_cases};
 use crate::Store;
 use crate::support::Place;
 
-pub(crate) const CASES: &[Case] =
-    blocking_cases![each_exit_code_is_as_documented, a_lock_of_somebody_else_is_75_or_what_the_user_wants,];
+pub(crate) const CASES: &[Case] = blocking_cases![
+    each_exit_code_is_as_documented,
+    a_lock_of_somebody_else_is_75_or_what_the_user_wants,
+    wrong_arguments_are_events_too,
+];
 
 /// Every exit code that does not need a second process, by what was typed.
 fn each_exit_code_is_as_documented(store: Store) {
@@ -111,4 +114,25 @@ fn a_lock_of_somebody_else_is_75_or_what_the_user_wants(store: Store) {
         assert_eq!(done.code, code, "{arguments:?}: {done:?}");
         assert!(done.stderr.contains("'k' is held by "), "{}", done.stderr);
     }
+}
+
+fn wrong_arguments_are_events_too(store: Store) {
+    let place = Place::new(store);
+    for arguments in [
+        &["nonsense", "--json"][..],
+        &["run", "--json"],
+        &["run", "--json", "--nonsense", "k", "--", "true"],
+        &["run", "k", "--ttl", "30", "--json", "--", "true"],
+        &["run", "k", "-q", "-v", "--json", "--", "true"],
+        &["run", "--json", "--proceed-unlocked", "k", "--", "true"],
+        &["release", "--json", "short"],
+    ] {
+        let done = place.run(arguments);
+        let events = done.events();
+        assert_eq!((done.code, events.len(), done.stderr.lines().count()), (64, 1, 1), "{arguments:?}: {done:?}");
+        assert_eq!((&events[0]["event"], &events[0]["exit_code"]), (&"error".into(), &64.into()), "{done:?}");
+        assert!(!events[0]["message"].as_str().unwrap().is_empty(), "{done:?}");
+    }
+    let of_the_command = place.run(["run", "--nonsense", "k", "--", "true", "--json"]);
+    assert!(of_the_command.stderr.starts_with("leasehold: "), "{of_the_command:?}");
 }

@@ -15,13 +15,13 @@ pub(crate) const CASES: &[Case] = blocking_cases![
 ];
 
 /// A shell with job control on a terminal of its own, as a person has it.
-struct Terminal<'a> {
+pub(crate) struct Terminal<'a> {
     place: &'a Place,
     script: Child,
 }
 
 impl<'a> Terminal<'a> {
-    fn new(place: &'a Place) -> Self {
+    pub(crate) fn new(place: &'a Place) -> Self {
         let leasehold = place.leasehold([""; 0]).get_program().to_owned();
         let mut command = Command::new("script");
         command.args(["--quiet", "--flush", "--command", "PS1='ready> ' bash --norc --noprofile -i", "screen"]);
@@ -33,16 +33,20 @@ impl<'a> Terminal<'a> {
         terminal
     }
 
-    fn type_in(&mut self, keys: &str) {
+    pub(crate) fn type_in(&mut self, keys: &str) {
         let stdin = self.script.stdin.as_mut().unwrap();
         stdin.write_all(keys.as_bytes()).and_then(|()| stdin.flush()).unwrap();
     }
 
-    fn see(&self, text: &str) {
-        let file = self.place.path("screen");
-        let screen = || String::from_utf8_lossy(&std::fs::read(&file).unwrap_or_default()).into_owned();
-        let found = std::panic::catch_unwind(|| eventually(text, || screen().contains(text)));
-        assert!(found.is_ok(), "{text:?} is not on the screen:\n{}", screen());
+    pub(crate) fn see(&self, text: &str) {
+        let look = std::panic::AssertUnwindSafe(|| eventually(text, || self.screen().contains(text)));
+        let found = std::panic::catch_unwind(look);
+        assert!(found.is_ok(), "{text:?} is not on the screen:\n{}", self.screen());
+    }
+
+    /// All that was written to it so far.
+    pub(crate) fn screen(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.place.path("screen")).unwrap_or_default()).into_owned()
     }
 }
 
