@@ -5,11 +5,11 @@ use test_support::{Case, blocking_cases};
 use crate::Store;
 use crate::support::Place;
 
-pub(crate) const CASES: &[Case] = blocking_cases![
-    each_exit_code_is_as_documented,
-    a_lock_of_somebody_else_is_75_or_what_the_user_wants,
-    wrong_arguments_are_events_too,
-];
+pub(crate) const CASES: &[Case] =
+    blocking_cases![each_exit_code_is_as_documented, a_lock_of_somebody_else_is_75_or_what_the_user_wants,];
+
+/// Those that no store has to do with.
+pub(crate) const ARGUMENTS: &[Case] = blocking_cases![wrong_arguments_are_events_too];
 
 /// Every exit code that does not need a second process, by what was typed.
 fn each_exit_code_is_as_documented(store: Store) {

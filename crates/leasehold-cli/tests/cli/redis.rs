@@ -36,7 +36,7 @@ fn options_of_the_store_are_passed_on_without_the_password(store: Store) {
     let place = Place::new(store);
     let url = format!("{}/0?prefix=app", server.url());
     let done = place.run(["run", "--store", &url, "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
-    assert_eq!(done.stdout.trim(), format!("redis://{}/0?prefix=app", server.address()));
+    assert_eq!(done.stdout.trim(), format!("redis://{}?prefix=app", server.address()));
 }
 
 fn doctor_tells_what_is_wrong_with_a_server_and_what_to_do(store: Store) {

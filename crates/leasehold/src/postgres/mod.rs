@@ -7,6 +7,7 @@ mod error;
 mod examine;
 mod functions;
 mod options;
+mod public_url;
 mod push;
 mod record;
 mod rules;

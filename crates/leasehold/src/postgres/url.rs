@@ -6,14 +6,17 @@ use tokio_postgres::config::{Host, SslMode};
 
 use super::options::PostgresOptions;
 use super::tls::{Protection, Tls};
-use crate::Error;
 use crate::url_option::UrlReader;
+use crate::{Error, url_writer};
 
 /// What our errors say of URLs.
 pub(super) const READER: UrlReader = UrlReader { scheme: "postgres" };
 
 /// Where Debian and others keep the server's socket.
 const SOCKETS: &str = "/var/run/postgresql";
+
+/// A peer that is gone without a word is noticed after this long.
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// What a URL and the environment say.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ pub(super) fn parse(url: &str, options: PostgresOptions) -> Result<Target, Error
     parse_in(url, options, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
-fn parse_in(
+pub(super) fn parse_in(
     url: &str,
     mut options: PostgresOptions,
     variable: impl Fn(&str) -> Option<String>,
@@ -45,7 +48,8 @@ fn parse_in(
     for option in &given {
         mode_given |= option.name == "sslmode";
         if !read_option(option.name, &option.value, &mut options, &mut tls)? {
-            theirs.push(option.text);
+            // Encoded: the driver looks for an @ everywhere.
+            theirs.push(format!("{}={}", option.name, url_writer::part(&option.value)));
         }
     }
     let plain = if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) };
@@ -71,7 +75,7 @@ fn parse_in(
         && config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
     config.ssl_mode(if local { SslMode::Disable } else { tls.protection.mode() });
     if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
-        config.keepalives_idle(Duration::from_secs(15));
+        config.keepalives_idle(KEEPALIVE);
     }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(options.timeout);
