@@ -1,11 +1,14 @@
 //! From arguments to an exit code.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use tokio::runtime::Runtime;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
@@ -72,8 +75,7 @@ fn dispatch(command: Command) -> u8 {
 /// lives as long as we.
 fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Failure>) -> u8 {
     let reporter = Reporter::new(common.json, common.quiet, common.verbose);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let result = match runtime {
+    let result = match runtime() {
         Ok(runtime) => runtime.block_on(work(&reporter)),
         Err(error) => Err(Failure::new(exit::UNAVAILABLE, format!("cannot start: {error}"))),
     };
@@ -84,6 +86,12 @@ fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Fa
         }
         failure.code
     })
+}
+
+fn runtime() -> io::Result<Runtime> {
+    // It opens a pair for signals, and panics if it cannot.
+    drop([UnixStream::pair()?, UnixStream::pair()?, UnixStream::pair()?]);
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 fn plain(result: Result<(), Failure>) -> u8 {

@@ -62,7 +62,7 @@ fn millis(time: Duration) -> u64 {
 pub(crate) fn waiting(key: &Key, held: Option<&(Contention, Duration)>, waited: Duration) -> Event {
     let (name, waited_text) = (key.as_str(), text::duration(waited));
     let Some((contention, seen)) = held else {
-        let text = format!("waiting for '{name}': the store does not answer; waited {waited_text}");
+        let text = format!("waiting for '{name}': the store has not told who holds it; waited {waited_text}");
         return Event::new(Level::Notice, "waiting", text, json!({ "key": key, "waited_ms": millis(waited) }));
     };
     let held_for = contention.held_for() + *seen;

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::io::Errno;
+
 use crate::event;
 use crate::exit::{self, Failure};
 use crate::reporter::Reporter;
@@ -50,6 +52,10 @@ pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => Failure::new(exit::NOT_FOUND, format!("cannot run '{program}': not found"))
             .hint("check the name, or give a path; a script also needs its interpreter"),
+        _ if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) => {
+            Failure::new(exit::CANNOT_EXECUTE, format!("cannot run '{program}': {error}"))
+                .hint("raise the limit, for example with ulimit -n")
+        }
         _ => Failure::new(exit::CANNOT_EXECUTE, format!("cannot run '{program}': {error}"))
             .hint("check that it is a program and may be executed"),
     }

@@ -8,6 +8,7 @@ use crate::support::Place;
 pub(crate) const CASES: &[Case] = blocking_cases![
     each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password,
     what_migrate_prints_does_the_same_when_somebody_else_runs_it,
+    what_the_server_repeats_of_a_row_is_not_repeated,
 ];
 
 fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
@@ -48,4 +49,22 @@ fn what_migrate_prints_does_the_same_when_somebody_else_runs_it(store: Store) {
     assert_eq!(server.sql("SELECT count(*) FROM app.numbers"), "1");
     assert_eq!(place.run(["migrate", "--print", "--store", "memory:"]).code, 0);
     assert_eq!(place.run(["migrate", "--store", "memory:"]).code, 0);
+}
+
+fn what_the_server_repeats_of_a_row_is_not_repeated(store: Store) {
+    let server = Postgres::start();
+    let (place, url) = (Place::new(store), server.url());
+    assert_eq!(place.run(["migrate", "--store", &url]).code, 0);
+    for (code, raised) in [("XX001", "MESSAGE = 'no', DETAIL = 's3cret'"), ("22P02", "MESSAGE = 's3cret'")] {
+        server.sql(&format!(
+            "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', {raised}; END $$;
+             CREATE OR REPLACE TRIGGER fail BEFORE INSERT ON syncguard_locks EXECUTE FUNCTION fail()"
+        ));
+        for command in [&["run", "-nv", "k", "--", "true"][..], &["run", "-n", "--json", "k", "--", "true"]] {
+            let done = place.run([&command[..1], &["--store", &url], &command[1..]].concat());
+            assert_eq!(done.code, 78, "{done:?}");
+            assert!(done.stderr.contains(code) && !done.stderr.contains("s3cret"), "{done:?}");
+        }
+    }
 }

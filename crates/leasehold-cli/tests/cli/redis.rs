@@ -9,6 +9,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password,
     options_of_the_store_are_passed_on_without_the_password,
     doctor_tells_what_is_wrong_with_a_server_and_what_to_do,
+    what_another_program_stored_is_not_repeated,
 ];
 
 fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
@@ -45,5 +46,20 @@ fn doctor_tells_what_is_wrong_with_a_server_and_what_to_do(store: Store) {
     let done = place.run(["doctor", "--store", &server.url()]);
     for expected in ["Redis 7", "allkeys-lru", "maxmemory-policy noeviction", "appendonly yes"] {
         assert!(done.stdout.contains(expected), "{expected} is not in\n{}", done.stdout);
+    }
+}
+
+fn what_another_program_stored_is_not_repeated(store: Store) {
+    let server = Redis::start();
+    let (place, url) = (Place::new(store), server.url());
+    let record = r#"{"lockId":"AAAAAAAAAAAAAAAAAAAAAA","expiresAtMs":99999999999999,"fence":{"s3cret":1},"key":"k","acquiredAtMs":1}"#;
+    for stored in [record, "s3cret", &record.replace("99999999999999", "\"s3cret\"")] {
+        server.cli(&["SET", "syncguard:k", stored]);
+        for command in [&["run", "-nv", "k", "--", "true"][..], &["show", "-v", "k"], &["show", "--json", "k"]] {
+            let arguments = [&command[..1], &["--store", &url], &command[1..]].concat();
+            let done = place.run(&arguments);
+            assert_eq!(done.code, 78, "{done:?}");
+            assert!(done.stderr.contains("is not a lock") && !done.stderr.contains("s3cret"), "{done:?}");
+        }
     }
 }

@@ -2,7 +2,7 @@ use serde::Deserialize;
 use serde_json::{Number, Value};
 
 use crate::backend::{AcquireRequest, Record};
-use crate::remote::stored::{Stored, holder};
+use crate::remote::stored::{Stored, holder, unreadable};
 use crate::{Error, ErrorCode, Metadata, Timestamp};
 
 /// A lock as it is stored, in JSON.
@@ -24,7 +24,7 @@ struct Json {
 ///
 /// `Internal` if it is not a lock.
 pub(super) fn parse(raw: &[u8]) -> Result<Stored, Error> {
-    let json: Json = serde_json::from_slice(raw).map_err(|source| not_a_lock().with_source(source))?;
+    let json: Json = serde_json::from_slice(raw).map_err(|error| not_a_lock().with_source(unreadable(&error)))?;
     Ok(Stored {
         acquired_at: timestamp(&json.acquired_at_ms),
         expires_at: timestamp(&json.expires_at_ms),
@@ -89,10 +89,22 @@ mod tests {
 
     #[test]
     fn what_is_not_a_lock_is_an_error_that_shows_nothing_of_it() {
-        for raw in ["", "secret", "{}", "[]", "{\"lockId\":\"secret\"}", &FOREIGN.replace("000000000000007", "7")] {
+        for raw in [
+            "",
+            "secret",
+            "{}",
+            "[]",
+            "{\"lockId\":\"secret\"}",
+            &FOREIGN.replace("000000000000007", "7"),
+            &FOREIGN.replace("1700000030000", "\"secret\""),
+            &FOREIGN.replace("\"a\"", "{\"secret\":1}"),
+            &FOREIGN.replace("abcdefghijklmnopqrstuv", "secret"),
+        ] {
             let error = parse(raw.as_bytes()).and_then(into_record).unwrap_err();
             assert_eq!(error.code(), ErrorCode::Internal, "{raw}");
-            assert!(!error.to_string().contains("secret"));
+            assert!(std::error::Error::source(&error).is_some(), "{raw}");
+            // Nor do its causes.
+            assert!(!format!("{error}{error:?}").contains("secret"), "{error:?}");
         }
     }
 }
