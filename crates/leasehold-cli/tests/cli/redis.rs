@@ -10,6 +10,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     options_of_the_store_are_passed_on_without_the_password,
     doctor_tells_what_is_wrong_with_a_server_and_what_to_do,
     what_another_program_stored_is_not_repeated,
+    a_server_that_refuses_is_not_said_to_be_silent,
 ];
 
 fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
@@ -62,4 +63,29 @@ fn what_another_program_stored_is_not_repeated(store: Store) {
             assert!(done.stderr.contains("is not a lock") && !done.stderr.contains("s3cret"), "{done:?}");
         }
     }
+}
+
+fn a_server_that_refuses_is_not_said_to_be_silent(store: Store) {
+    let server = Redis::start();
+    let place = Place::new(store);
+    let refuses = "the server has fewer replicas than it needs for a write";
+    let running = place.start([
+        "run",
+        "--store",
+        &server.url(),
+        "--ttl",
+        "3s",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "echo $$ > child; sleep 60",
+    ]);
+    place.pid("child");
+    server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let refused = place.run(["run", "--store", &server.url(), "--wait", "300ms", "other", "--", "true"]);
+    assert!(refused.code == 69 && refused.stderr.contains(refuses), "{refused:?}");
+    let done = running.done();
+    assert_eq!(done.code, 79, "{done:?}");
+    assert!(done.stderr.contains("the store did not renew it in time"), "{done:?}");
 }
