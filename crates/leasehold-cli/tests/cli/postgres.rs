@@ -9,6 +9,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password,
     what_migrate_prints_does_the_same_when_somebody_else_runs_it,
     what_the_server_repeats_of_a_row_is_not_repeated,
+    the_command_hears_no_password_however_it_is_spelled,
 ];
 
 fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
@@ -66,5 +67,22 @@ fn what_the_server_repeats_of_a_row_is_not_repeated(store: Store) {
             assert_eq!(done.code, 78, "{done:?}");
             assert!(done.stderr.contains(code) && !done.stderr.contains("s3cret"), "{done:?}");
         }
+    }
+}
+
+fn the_command_hears_no_password_however_it_is_spelled(store: Store) {
+    let server = Postgres::builder().password("s3cret@x").start();
+    let (place, address) = (Place::new(store), server.address());
+    let public = format!("postgres://{address}/postgres");
+    let url = format!("{public}?user=postgres&password=s3cret%40x");
+    assert_eq!(place.run(["migrate", "--store", &url]).code, 0);
+    for url in [
+        format!("postgres://postgres:s3cret%40x@{address}/postgres"),
+        format!("{public}?user=postgres&p%61ssword=s3cret%40x"),
+        format!("{public}?us%65r=postgres&password=s3cret@x"),
+        format!("{public}?password=other&user=postgres&password=s3cr%65t%40x"),
+    ] {
+        let done = place.run(["run", "--store", &url, "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
+        assert_eq!((done.code, done.stdout.trim()), (0, public.as_str()), "{url}: {done:?}");
     }
 }
