@@ -43,8 +43,8 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Whether `--json` is among the arguments, also if they make no sense otherwise. No option takes it
-/// for its value.
+/// Whether `--json` is among the arguments, also if they make no sense otherwise. No option takes
+/// it for its value.
 fn wants_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }

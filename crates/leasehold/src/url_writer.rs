@@ -56,7 +56,7 @@ impl UrlWriter {
     }
 
     /// Adds an option unless it says what is `usual` anyway.
-    pub(crate) fn option_unless<T: Display + PartialEq>(&mut self, usual: T, name: &str, value: T) {
+    pub(crate) fn option_unless<T: Display + PartialEq + ?Sized>(&mut self, usual: &T, name: &str, value: &T) {
         if value != usual {
             self.option(name, value);
         }

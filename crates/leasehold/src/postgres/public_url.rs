@@ -63,8 +63,8 @@ fn our_options(url: &mut UrlWriter, options: &PostgresOptions) {
     url.option_unless(&usual.schema, "schema", &options.schema);
     url.option_unless(&usual.locks_table, "locks_table", &options.locks_table);
     url.option_unless(&usual.fences_table, "fences_table", &options.fences_table);
-    url.option_unless(seconds(usual.timeout), "timeout", seconds(options.timeout));
-    url.option_unless(usual.pool_size, "pool_size", options.pool_size);
+    url.option_unless(&seconds(usual.timeout), "timeout", &seconds(options.timeout));
+    url.option_unless(&usual.pool_size, "pool_size", &options.pool_size);
     if options.wake_ups != usual.wake_ups {
         url.option("wake_ups", if options.wake_ups { "on" } else { "off" });
     }
@@ -89,7 +89,7 @@ fn their_options(url: &mut UrlWriter, config: &Config, timeout: Duration) {
     if !config.get_keepalives() {
         url.option("keepalives", 0);
     }
-    url.option_unless(KEEPALIVE.as_secs(), "keepalives_idle", config.get_keepalives_idle().as_secs());
+    url.option_unless(&KEEPALIVE.as_secs(), "keepalives_idle", &config.get_keepalives_idle().as_secs());
     if let Some(time) = config.get_keepalives_interval() {
         url.option("keepalives_interval", time.as_secs());
     }

@@ -94,9 +94,9 @@ impl Target {
         };
         let (options, usual) = (&self.options, RedisOptions::default());
         let mut url = UrlWriter::new(address);
-        url.option_unless(0, "db", database);
+        url.option_unless(&0, "db", &database);
         url.option_unless(&usual.prefix, "prefix", &options.prefix);
-        url.option_unless(seconds(usual.timeout), "timeout", seconds(options.timeout));
+        url.option_unless(&seconds(usual.timeout), "timeout", &seconds(options.timeout));
         let RedisTls { ca, cert, key } = &options.tls;
         for (name, file) in [("ca", ca), ("cert", cert), ("key", key)] {
             if let Some(file) = file {

@@ -46,7 +46,7 @@ pub(super) fn public(scheme: &str, rest: &str) -> Result<String, Error> {
     let usual = SqliteOptions::default();
     let mut url = UrlWriter::new(format!("{scheme}:{path}"));
     url.option_unless(word(usual.synchronous), "synchronous", word(options.synchronous));
-    url.option_unless(usual.create, "create", options.create);
+    url.option_unless(&usual.create, "create", &options.create);
     Ok(url.finish())
 }
 

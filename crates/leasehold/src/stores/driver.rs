@@ -46,9 +46,9 @@ pub trait StoreDriver: Any + fmt::Debug + Send + Sync {
     }
 
     /// `url` as others may see it: see [`public_url`](crate::stores::public_url). Written anew from
-    /// what [`connect`](StoreDriver::connect) would use of it, without credentials: who cuts them out
-    /// of the text has to know all the ways to spell them. By default, and if it fails, only the
-    /// scheme.
+    /// what [`connect`](StoreDriver::connect) would use of it, without credentials: who cuts them
+    /// out of the text has to know all the ways to spell them. By default, and if it fails, only
+    /// the scheme is shown.
     fn public_url(&self, url: &str) -> Result<String, Error> {
         let _ = url;
         Err(Error::invalid("the store does not say what others may see of its URLs"))

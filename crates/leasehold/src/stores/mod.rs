@@ -17,8 +17,8 @@ pub(crate) use registry::store_of;
 pub(crate) use table::example_of;
 
 /// `url` as others may see it: the same store, without user names and passwords. Of a URL that the
-/// store cannot read, or of a store that does not say how to hide them or is not in this build, only
-/// the scheme; of an unknown scheme `unknown:`.
+/// store cannot read, or of a store that does not say how to hide them or is not in this build,
+/// only the scheme; of an unknown scheme `unknown:`.
 ///
 /// ```
 /// assert_eq!(leasehold::stores::public_url("memory:"), "memory:");
