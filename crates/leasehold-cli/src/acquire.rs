@@ -62,7 +62,7 @@ impl Seen {
     }
 
     /// Who has the lock, and how long ago we saw that. A waiter looks every few seconds; if it has
-    /// not seen anybody for longer, the store does not answer.
+    /// not seen anybody for longer, the store fails or is silent.
     fn recently(&self) -> Option<(Contention, Duration)> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         last.map(|(contention, at)| (contention, at.elapsed())).filter(|(_, ago)| *ago <= REPORT)
@@ -187,10 +187,10 @@ impl Wanted<'_> {
     pub(crate) fn refused(&self, error: &Error, seen: Option<&Contention>) -> Failure {
         let seen = seen.filter(|_| error.code() == ErrorCode::AcquisitionTimeout);
         let Some(contention) = error.contention().or(seen) else { return Failure::from(error) };
-        let holder = contention.holder.as_ref().map_or("somebody who left no name", Holder::as_str);
         let message = format!(
-            "'{}' is held by {holder} since {} ({}), for at most {} more unless extended",
-            text::safe(self.key.as_str()),
+            "'{}' is held by {} since {} ({}), for at most {} more unless extended",
+            self.key.as_str(),
+            text::holder(contention.holder.as_ref()),
             text::moment(contention.acquired_at),
             text::duration(contention.held_for()),
             text::duration(contention.free_in()),

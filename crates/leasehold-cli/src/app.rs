@@ -1,15 +1,20 @@
 //! From arguments to an exit code.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use tokio::runtime::Runtime;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
     acquire, completions, doctor, extend, force_release, ls, man, markdown, migrate, release, run, show, watch,
 };
+use crate::escape::escape;
 use crate::exit::{self, Failure};
 use crate::options::Common;
 use crate::reporter::Reporter;
@@ -24,6 +29,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     if let Some(code) = child::shim::main(&arguments) {
         return ExitCode::from(code);
     }
+    let json = wants_json(&arguments);
     match Cli::try_parse_from(arguments) {
         Ok(cli) => ExitCode::from(dispatch(cli.command)),
         Err(error) if error.exit_code() == 0 => {
@@ -31,10 +37,16 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            Reporter::new(false, false, false).report(&event::error(&usage(&error), false));
+            Reporter::new(json, false, false).report(&event::error(&usage(error), false));
             ExitCode::from(exit::USAGE)
         }
     }
+}
+
+/// Whether `--json` is among the arguments, also if they make no sense otherwise. No option takes
+/// it for its value.
+fn wants_json(arguments: &[OsString]) -> bool {
+    arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }
 
 fn dispatch(command: Command) -> u8 {
@@ -48,9 +60,13 @@ fn dispatch(command: Command) -> u8 {
         Command::Ls(options) => reporting(&options.common, async |_| ls::run(&options).await),
         Command::Show(options) => reporting(&options.common, async |_| show::run(&options).await),
         Command::Watch(options) => reporting(&options.common, async |reporter| watch::run(&options, reporter).await),
-        Command::ForceRelease(options) => reporting(&options.common, async |_| force_release::run(&options).await),
+        Command::ForceRelease(options) => {
+            reporting(&options.common, async |reporter| force_release::run(&options, reporter).await)
+        }
         Command::Doctor(options) => reporting(&options.common, async |_| doctor::run(&options).await),
-        Command::Migrate(options) => reporting(&options.common, async |_| migrate::run(&options).await),
+        Command::Migrate(options) => {
+            reporting(&options.common, async |reporter| migrate::run(&options, reporter).await)
+        }
         Command::Completions(options) => plain(completions::run(&options)),
         Command::Man(options) => plain(man::run(&options)),
         Command::Markdown(_) => plain(markdown::run()),
@@ -61,8 +77,7 @@ fn dispatch(command: Command) -> u8 {
 /// lives as long as we.
 fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Failure>) -> u8 {
     let reporter = Reporter::new(common.json, common.quiet, common.verbose);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let result = match runtime {
+    let result = match runtime() {
         Ok(runtime) => runtime.block_on(work(&reporter)),
         Err(error) => Err(Failure::new(exit::UNAVAILABLE, format!("cannot start: {error}"))),
     };
@@ -73,6 +88,12 @@ fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Fa
         }
         failure.code
     })
+}
+
+fn runtime() -> io::Result<Runtime> {
+    // It opens a pair for signals, and panics if it cannot.
+    drop([UnixStream::pair()?, UnixStream::pair()?, UnixStream::pair()?]);
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 fn plain(result: Result<(), Failure>) -> u8 {
@@ -86,7 +107,8 @@ fn plain(result: Result<(), Failure>) -> u8 {
 }
 
 /// clap's error on one line, with its tip as the hint.
-fn usage(error: &clap::Error) -> Failure {
+fn usage(mut error: clap::Error) -> Failure {
+    escape_arguments(&mut error);
     let rendered = error.render().to_string();
     let about = |line: &&str| !line.trim().is_empty() && !line.starts_with("Usage:") && !line.starts_with("For more");
     let (tips, message): (Vec<_>, Vec<_>) =
@@ -99,9 +121,30 @@ fn usage(error: &clap::Error) -> Failure {
     };
     let hint = match tips.first() {
         Some(tip) => text::one_line(tip.trim_start().trim_start_matches("tip:")),
-        None => format!("see {} --help", command_of(error)),
+        None => format!("see {} --help", command_of(&error)),
     };
     Failure::new(exit::USAGE, message).hint(hint)
+}
+
+/// Arguments are repeated in the error: none of them may pass for a line of it.
+fn escape_arguments(error: &mut clap::Error) {
+    let styled = |text: &StyledStr| StyledStr::from(escape(&text.to_string()));
+    let escaped: Vec<_> = error
+        .context()
+        .filter_map(|(kind, value)| {
+            let value = match value {
+                ContextValue::String(text) => ContextValue::String(escape(text)),
+                ContextValue::Strings(texts) => ContextValue::Strings(texts.iter().map(|text| escape(text)).collect()),
+                ContextValue::StyledStr(text) => ContextValue::StyledStr(styled(text)),
+                ContextValue::StyledStrs(texts) => ContextValue::StyledStrs(texts.iter().map(styled).collect()),
+                _ => return None,
+            };
+            Some((kind, value))
+        })
+        .collect();
+    for (kind, value) in escaped {
+        error.insert(kind, value);
+    }
 }
 
 /// The command whose usage was wrong: the start of the usage line.

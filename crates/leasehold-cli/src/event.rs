@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold::{Contention, Error, Fence, Holder, Key, Timestamp};
 use serde_json::{Value, json};
 
+use crate::escape::{escape, json_line};
 use crate::exit::Failure;
 use crate::signals::Signal;
 use crate::text;
@@ -27,20 +28,20 @@ pub(crate) struct Event {
     pub(crate) level: Level,
     name: &'static str,
     text: String,
+    hint: Option<String>,
     fields: Value,
 }
 
 impl Event {
     fn new(level: Level, name: &'static str, text: impl Into<String>, fields: Value) -> Self {
-        Self { level, name, text: text.into(), fields }
+        Self { level, name, text: text.into(), hint: None, fields }
     }
 
-    /// For people.
+    /// For people: a line, and perhaps one with a hint. Nothing in them can make the terminal do
+    /// anything.
     pub(crate) fn text(&self) -> String {
-        self.text.lines().fold(String::new(), |all, line| match line.strip_prefix("hint: ") {
-            Some(_) => all + line + "\n",
-            None => all + "leasehold: " + line + "\n",
-        })
+        let hint = self.hint.as_ref().map(|hint| format!("hint: {}\n", escape(hint)));
+        format!("leasehold: {}\n{}", escape(&self.text), hint.unwrap_or_default())
     }
 
     /// For programs: one line.
@@ -49,7 +50,7 @@ impl Event {
         if let (Some(line), Some(fields)) = (line.as_object_mut(), self.fields.as_object()) {
             line.extend(fields.clone());
         }
-        format!("{line}\n")
+        json_line(&line)
     }
 }
 
@@ -59,15 +60,14 @@ fn millis(time: Duration) -> u64 {
 
 /// Somebody else has the lock; `seen` is how long ago that was.
 pub(crate) fn waiting(key: &Key, held: Option<&(Contention, Duration)>, waited: Duration) -> Event {
-    let name = text::safe(key.as_str());
-    let waited_text = text::duration(waited);
+    let (name, waited_text) = (key.as_str(), text::duration(waited));
     let Some((contention, seen)) = held else {
-        let text = format!("waiting for '{name}': the store does not answer; waited {waited_text}");
+        let text = format!("waiting for '{name}': the store has not told who holds it; waited {waited_text}");
         return Event::new(Level::Notice, "waiting", text, json!({ "key": key, "waited_ms": millis(waited) }));
     };
     let held_for = contention.held_for() + *seen;
     let free_in = contention.free_in().saturating_sub(*seen);
-    let holder = contention.holder.as_ref().map_or("somebody who left no name", Holder::as_str);
+    let holder = text::holder(contention.holder.as_ref());
     let since = text::moment(contention.acquired_at);
     let text = format!(
         "waiting for '{name}': held by {holder} since {since} ({}); waited {waited_text}",
@@ -87,7 +87,7 @@ pub(crate) fn waiting(key: &Key, held: Option<&(Contention, Duration)>, waited: 
 
 /// The store has no room for us.
 pub(crate) fn no_room(key: &Key, error: &Error, waited: Duration) -> Event {
-    let text = format!("waiting for '{}': {error}; waited {}", text::safe(key.as_str()), text::duration(waited));
+    let text = format!("waiting for '{}': {error}; waited {}", key.as_str(), text::duration(waited));
     let fields = json!({ "key": key, "message": error.to_string(), "waited_ms": millis(waited) });
     Event::new(Level::Notice, "waiting", text, fields)
 }
@@ -95,14 +95,14 @@ pub(crate) fn no_room(key: &Key, error: &Error, waited: Duration) -> Event {
 /// The lock is ours. Whoever was told that we wait is told that we do no longer.
 pub(crate) fn acquired(key: &Key, fence: Fence, holder: &Holder, waited: Duration, announced: bool) -> Event {
     let level = if announced { Level::Notice } else { Level::Detail };
-    let text = format!("got '{}' after {}, fence {fence}", text::safe(key.as_str()), text::duration(waited));
+    let text = format!("got '{}' after {}, fence {fence}", key.as_str(), text::duration(waited));
     let fields = json!({ "key": key, "fence": fence, "holder": holder, "waited_ms": millis(waited) });
     Event::new(level, "acquired", text, fields)
 }
 
 /// `--proceed-unlocked`, and it came to that.
 pub(crate) fn unlocked(key: &Key, why: &str) -> Event {
-    let text = format!("running WITHOUT the lock '{}': {why}", text::safe(key.as_str()));
+    let text = format!("running WITHOUT the lock '{}': {why}", key.as_str());
     Event::new(Level::Problem, "unlocked", text, json!({ "key": key, "message": why }))
 }
 
@@ -167,6 +167,12 @@ pub(crate) fn released() -> Event {
     Event::new(Level::Detail, "released", "released the lock", json!({}))
 }
 
+/// A lock was ended by force.
+pub(crate) fn force_released(key: &Key, holder: Option<&Holder>) -> Event {
+    let text = format!("released '{}', which {} held", key.as_str(), text::holder(holder));
+    Event::new(Level::Notice, "force_released", text, json!({ "key": key, "holder": holder }))
+}
+
 /// The lock could not be given back, and stays until its lease runs out.
 pub(crate) fn release_failed(failure: &Failure) -> Event {
     let text = format!("cannot release the lock, it ends with its ttl: {}", failure.message);
@@ -179,14 +185,11 @@ pub(crate) fn error(failure: &Failure, verbose: bool) -> Event {
     if verbose {
         failure.causes.iter().for_each(|cause| text.push_str(&format!(": {cause}")));
     }
-    if let Some(hint) = &failure.hint {
-        text.push_str(&format!("\nhint: {hint}"));
-    }
     let fields = json!({
         "message": failure.message,
         "hint": failure.hint,
         "causes": failure.causes,
         "exit_code": failure.code,
     });
-    Event::new(Level::Problem, "error", text, fields)
+    Event { hint: failure.hint.clone(), ..Event::new(Level::Problem, "error", text, fields) }
 }

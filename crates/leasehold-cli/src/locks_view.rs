@@ -1,13 +1,12 @@
 //! How held locks are shown: a table or a page for people, lines of JSON for programs. Never with
 //! their lock ids.
 
-use std::io::Write;
 use std::time::Duration;
 
 use leasehold::{Holder, ListRequest, Locked, Locks, Metadata, Timestamp};
 use serde_json::{Value, json};
 
-use crate::exit::Failure;
+use crate::escape::escape;
 use crate::table::{Column, render};
 use crate::text;
 
@@ -55,8 +54,8 @@ pub(crate) fn table(held: &[Locked], columns: Option<usize>) -> String {
 fn row(locked: &Locked, now: Timestamp) -> [String; 6] {
     let (held_for, expires_in) = times(locked, now);
     [
-        text::safe(locked.key.as_str()),
-        text::safe(locked.info.holder.as_ref().map_or("-", Holder::as_str)),
+        locked.key.as_str().to_owned(),
+        locked.info.holder.as_ref().map_or("-", Holder::as_str).to_owned(),
         text::duration(held_for),
         text::duration(expires_in),
         locked.info.fence.to_string(),
@@ -71,16 +70,12 @@ pub(crate) fn details(locked: &Locked) -> String {
     let names = ["key", "holder", "held for", "expires in", "fence", "metadata"];
     let lines = names.iter().zip(row).filter(|(_, value)| !value.is_empty()).map(|(name, value)| match *name {
         "held for" => format!("{name:<12}{value}, since {since}\n"),
-        _ => format!("{name:<12}{value}\n"),
+        _ => format!("{name:<12}{}\n", escape(&value)),
     });
     lines.collect()
 }
 
-/// An object per line for each lock.
-pub(crate) fn json_lines(held: &[Locked]) -> String {
-    held.iter().map(|locked| format!("{}\n", json_object(locked))).collect()
-}
-
+/// The lock as an object.
 pub(crate) fn json_object(locked: &Locked) -> Value {
     let (held_for, expires_in) = times(locked, Timestamp::now());
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -102,8 +97,8 @@ fn times(locked: &Locked, now: Timestamp) -> (Duration, Duration) {
 
 fn notes(metadata: &Metadata) -> String {
     let note = |(name, value): (&str, &Value)| match value.as_str() {
-        Some(text) => text::safe(&format!("{name}={text}")),
-        None => text::safe(&format!("{name}={value}")),
+        Some(text) => format!("{name}={text}"),
+        None => format!("{name}={value}"),
     };
     metadata.iter().map(note).collect::<Vec<_>>().join(" ")
 }
@@ -112,12 +107,4 @@ fn notes(metadata: &Metadata) -> String {
 pub(crate) fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
-}
-
-/// # Errors
-///
-/// Nobody reads it, or it cannot be written.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
 }

@@ -1,6 +1,8 @@
 //! Asking the person at the terminal.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
+
+use crate::reporter::Reporter;
 
 /// Whether there is anybody to ask.
 pub(crate) fn can_ask() -> bool {
@@ -8,8 +10,8 @@ pub(crate) fn can_ask() -> bool {
 }
 
 /// Whether the answer is yes.
-pub(crate) fn confirmed(question: &str) -> bool {
-    let _ = std::io::stderr().write_all(format!("{question} [y/N] ").as_bytes());
+pub(crate) fn confirmed(reporter: &Reporter, question: &str) -> bool {
+    reporter.ask(question);
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")

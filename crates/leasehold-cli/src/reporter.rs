@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use crate::escape::escape;
 use crate::event::{Event, Level};
 
 /// The longest to wait at the end for a reader that does not read.
@@ -40,10 +41,19 @@ impl Reporter {
     }
 
     pub(crate) fn report(&self, event: &Event) {
-        if event.level <= self.most
-            && let Some(lines) = &self.lines
-        {
-            let _ = lines.send(if self.json { event.json() } else { event.text() });
+        if event.level <= self.most {
+            self.say(if self.json { event.json() } else { event.text() });
+        }
+    }
+
+    /// Asks whoever sits at the terminal.
+    pub(crate) fn ask(&self, question: &str) {
+        self.say(format!("{} [y/N] ", escape(question)));
+    }
+
+    fn say(&self, text: String) {
+        if let Some(lines) = &self.lines {
+            let _ = lines.send(text);
         }
     }
 

@@ -9,7 +9,6 @@ use leasehold::{Check, Error, Locks};
 
 use crate::exit::{self, Failure};
 use crate::options::Common;
-use crate::text;
 
 /// The longest to wait at the end for what goes on in the background.
 pub(crate) const CLOSING: Duration = Duration::from_secs(5);
@@ -153,7 +152,7 @@ fn default_file() -> Result<PathBuf, Failure> {
         )?
     };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|error| {
-        let message = format!("cannot create {}: {error}", text::safe(&directory.to_string_lossy()));
+        let message = format!("cannot create {}: {error}", directory.display());
         let code = match error.kind() {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => exit::NOT_ALLOWED,
             _ => exit::BAD_STORE,

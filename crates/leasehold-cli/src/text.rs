@@ -1,9 +1,10 @@
-//! Text for people: durations, widths, and characters that must not reach a terminal.
+//! Text for people: durations, moments and widths.
 
 use std::time::Duration;
 
-use leasehold::Timestamp;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use leasehold::{Holder, Timestamp};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
 
 /// A duration with its two largest units: `3m 2s`, `1h 4m`. Below a second `740ms`.
 pub(crate) fn duration(time: Duration) -> String {
@@ -28,18 +29,9 @@ pub(crate) fn moment(time: Timestamp) -> String {
     humantime::format_rfc3339_seconds(time.min(last).to_system_time()).to_string()
 }
 
-/// `text` with control characters (line breaks, escape sequences, direction marks) written out, so
-/// that nobody can forge output through a key or a note.
-pub(crate) fn safe(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            safe.extend(c.escape_default());
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
+/// Who holds a lock.
+pub(crate) fn holder(holder: Option<&Holder>) -> &str {
+    holder.map_or("somebody who left no name", Holder::as_str)
 }
 
 /// `text` on one line.
@@ -47,27 +39,24 @@ pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The columns that `text` takes on a terminal.
+/// The columns that `text` takes on a terminal: those of its characters as people see them. The
+/// width of a whole text is something else, because some of them are drawn in one.
 pub(crate) fn width(text: &str) -> usize {
-    text.width()
+    text.graphemes(true).map(UnicodeWidthStr::width).sum()
 }
 
-/// `text`, cut to `columns` with `…` at the end if it is wider.
+/// `text`, cut to `columns` with `…` at the end if it is wider. No character is cut in two.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    let mut cut = String::new();
-    let mut used = 1;
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used > columns {
-            break;
-        }
-        cut.push(c);
-    }
-    cut.push('…');
-    cut
+    let Some(room) = columns.checked_sub(1) else { return String::new() };
+    let mut used = 0;
+    let fits = |character: &&str| {
+        used += character.width();
+        used <= room
+    };
+    text.graphemes(true).take_while(fits).chain(["…"]).collect()
 }
 
 #[cfg(test)]
@@ -99,15 +88,19 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_written_out() {
-        assert_eq!(safe("a\nb\u{1b}[31m\u{202e}é"), "a\\nb\\u{1b}[31m\\u{202e}é");
-    }
-
-    #[test]
     fn cutting_counts_columns_not_bytes() {
         assert_eq!(cut("nightly", 7), "nightly");
         assert_eq!(cut("nightly", 4), "nig…");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(width(&cut("日本語日本語", 4)), 3);
+        assert_eq!((cut("nightly", 1), cut("nightly", 0)), ("…".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn what_people_see_as_one_character_is_not_cut() {
+        let (heart, family, accent) = ("❤\u{fe0f}", "👩🏽\u{200d}🚒", "e\u{301}");
+        assert_eq!(cut(&heart.repeat(60), 7), heart.repeat(3) + "…");
+        assert_eq!(cut(&family.repeat(3), 5), family.repeat(2) + "…");
+        assert_eq!(cut(&accent.repeat(9), 4), accent.repeat(3) + "…");
     }
 }

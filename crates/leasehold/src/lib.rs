@@ -101,6 +101,9 @@ pub mod testing;
 mod timestamp;
 mod ttl;
 mod url_option;
+// What is used of it depends on the stores in this build.
+#[allow(dead_code)]
+mod url_writer;
 
 pub use tokio_util::sync::CancellationToken;
 

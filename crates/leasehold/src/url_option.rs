@@ -4,18 +4,14 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::percent_decode_str;
 
-use crate::Error;
 use crate::stores::example_of;
+use crate::{Error, url_writer};
 
 /// The shortest and the longest time that an option may say.
 #[allow(dead_code)]
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86400);
-
-/// What is encoded in the path of a file: all that could mean something in a URL.
-#[allow(dead_code)]
-const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 
 /// Reads the URLs of one store. Its errors say what is wrong and show an example, and never repeat
 /// the URL, which may contain a password.
@@ -84,7 +80,7 @@ impl UrlReader {
                 return option.text.to_owned();
             }
             let path = directory.join(&option.value).display().to_string();
-            format!("{}={}", option.name, utf8_percent_encode(&path, IN_PATHS))
+            format!("{}={}", option.name, url_writer::path(&path))
         };
         let options: Vec<_> = options.iter().map(absolute).collect();
         if options.is_empty() { url.to_owned() } else { format!("{address}?{}", options.join("&")) }

@@ -5,9 +5,11 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::io::Errno;
+
+use crate::event;
 use crate::exit::{self, Failure};
 use crate::reporter::Reporter;
-use crate::{event, text};
 
 /// The first argument by which we recognise ourselves.
 const NAME: &str = "__exec";
@@ -46,10 +48,14 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
 
 /// Why the command did not start.
 pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
-    let program = text::safe(&program.to_string_lossy());
+    let program = program.display();
     match error.kind() {
         io::ErrorKind::NotFound => Failure::new(exit::NOT_FOUND, format!("cannot run '{program}': not found"))
             .hint("check the name, or give a path; a script also needs its interpreter"),
+        _ if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) => {
+            Failure::new(exit::CANNOT_EXECUTE, format!("cannot run '{program}': {error}"))
+                .hint("raise the limit, for example with ulimit -n")
+        }
         _ => Failure::new(exit::CANNOT_EXECUTE, format!("cannot run '{program}': {error}"))
             .hint("check that it is a program and may be executed"),
     }

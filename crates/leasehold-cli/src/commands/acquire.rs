@@ -1,5 +1,3 @@
-use std::io::Write;
-
 use clap::Args;
 use leasehold::Key;
 use serde_json::json;
@@ -8,6 +6,7 @@ use tokio::time::Instant;
 use crate::acquire::{Asked, Wanted};
 use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions};
+use crate::output;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::store::{self, Store};
@@ -61,16 +60,15 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
                 "expires_at_ms": guard.expires_at(),
                 "holder": wanted.holder,
             });
-            let mut out = std::io::stdout().lock();
-            match writeln!(out, "{line}").and_then(|()| out.flush()) {
+            match output::json([line]) {
                 Ok(()) => {
                     guard.leak();
                     Ok(0)
                 }
                 // Nobody has read the lock id, so nobody could give the lock back.
-                Err(error) => {
+                Err(failure) => {
                     let _ = guard.release().await;
-                    Err(Failure::output(&error))
+                    Err(failure)
                 }
             }
         }

@@ -3,7 +3,7 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::exit::Failure;
-use crate::locks_view::print;
+use crate::output;
 
 /// Print a completion script for a shell
 ///
@@ -17,5 +17,5 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut Cli::command(), "leasehold", &mut script);
-    print(&String::from_utf8_lossy(&script))
+    output::script(&String::from_utf8_lossy(&script))
 }

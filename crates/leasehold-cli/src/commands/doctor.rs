@@ -2,11 +2,11 @@ use clap::Args;
 use leasehold::{Check, ErrorCode, Verdict};
 use serde_json::json;
 
+use crate::escape::escape;
 use crate::exit::{self, Failure};
-use crate::locks_view::print;
 use crate::options::Common;
+use crate::output;
 use crate::store::Store;
-use crate::text;
 
 /// Check the store
 ///
@@ -56,17 +56,17 @@ impl Report {
     fn line(&self, check: &Check) -> Result<(), Failure> {
         if self.json {
             let (name, verdict, detail) = (check.name, check.verdict, &check.detail);
-            return print(&format!("{}\n", json!({ "check": name, "verdict": verdict, "detail": detail })));
+            return output::json([json!({ "check": name, "verdict": verdict, "detail": detail })]);
         }
         let verdict = word(check.verdict);
-        print(&format!("{verdict:<5} {:<12} {}\n", check.name, text::safe(&check.detail)))
+        output::text(&format!("{verdict:<5} {:<12} {}\n", check.name, escape(&check.detail)))
     }
 
     fn verdict(&self, worst: Verdict) -> Result<(), Failure> {
         if self.json {
-            return print(&format!("{}\n", json!({ "verdict": worst })));
+            return output::json([json!({ "verdict": worst })]);
         }
-        print(match worst {
+        output::text(match worst {
             Verdict::Ok => "verdict: good, locks work here\n",
             Verdict::Warn => "verdict: locks work here, but mind the warnings\n",
             Verdict::Fail => "verdict: BAD, do not rely on locks here\n",

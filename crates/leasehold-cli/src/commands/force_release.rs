@@ -1,13 +1,12 @@
-use std::io::Write;
-
 use clap::Args;
-use leasehold::{Holder, Key, LockInfo, Timestamp};
+use leasehold::{Key, LockInfo, Timestamp};
+use serde_json::json;
 
 use super::show::not_held;
 use crate::exit::{self, Failure};
-use crate::locks_view::print;
 use crate::options::Common;
-use crate::{question, store, text};
+use crate::reporter::Reporter;
+use crate::{event, output, question, store, text};
 
 /// End a lock, whoever holds it
 ///
@@ -26,7 +25,7 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
     if !options.yes && !question::can_ask() {
         return Err(
             Failure::new(exit::USAGE, "there is no terminal to ask on").hint("add --yes to do it without asking")
@@ -35,26 +34,21 @@ pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
     let locks = store::open(&options.common).await?;
     if !options.yes {
         let Some(info) = locks.get_by_key(&options.key).await? else { return Err(not_held(&options.key)) };
-        if !confirmed(&options.key, &info) {
+        if !confirmed(&options.key, &info, reporter) {
             return Err(Failure::new(exit::NOTHING, "nothing was changed"));
         }
     }
     let Some(info) = locks.force_release(&options.key).await? else { return Err(not_held(&options.key)) };
     if options.common.json {
-        print(&format!("{}\n", serde_json::json!({ "key": options.key, "holder": info.holder, "fence": info.fence })))?;
-    } else if !options.common.quiet {
-        let key = text::safe(options.key.as_str());
-        let _ = writeln!(std::io::stderr(), "leasehold: released '{key}', which {} held", holder(&info));
+        output::json([json!({ "key": options.key, "holder": info.holder, "fence": info.fence })])?;
+    } else {
+        reporter.report(&event::force_released(&options.key, info.holder.as_ref()));
     }
     Ok(0)
 }
 
-fn holder(info: &LockInfo) -> &str {
-    info.holder.as_ref().map_or("somebody who left no name", Holder::as_str)
-}
-
-fn confirmed(key: &Key, info: &LockInfo) -> bool {
+fn confirmed(key: &Key, info: &LockInfo, reporter: &Reporter) -> bool {
     let held_for = text::duration(Timestamp::now().since(info.acquired_at));
-    let key = text::safe(key.as_str());
-    question::confirmed(&format!("Release '{key}', held by {} for {held_for}?", holder(info)))
+    let holder = text::holder(info.holder.as_ref());
+    question::confirmed(reporter, &format!("Release '{}', held by {holder} for {held_for}?", key.as_str()))
 }

@@ -1,9 +1,9 @@
 use clap::Args;
 
 use crate::exit::{self, Failure};
-use crate::locks_view::{self, json_lines, print, table};
+use crate::locks_view::{self, json_object, table};
 use crate::options::Common;
-use crate::store;
+use crate::{output, store};
 
 /// List the locks that are held
 #[derive(Args, Debug)]
@@ -19,6 +19,10 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
     let locks = store::open(&options.common).await?;
     let held = locks_view::list(&locks, &options.prefix).await?;
-    print(&if options.common.json { json_lines(&held) } else { table(&held, locks_view::terminal_width()) })?;
+    if options.common.json {
+        output::json(held.iter().map(json_object))?;
+    } else {
+        output::text(&table(&held, locks_view::terminal_width()))?;
+    }
     Ok(0)
 }

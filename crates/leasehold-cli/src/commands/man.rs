@@ -2,7 +2,7 @@ use clap::{Args, CommandFactory};
 
 use crate::cli::Cli;
 use crate::exit::{self, Failure};
-use crate::locks_view::print;
+use crate::output;
 
 /// Print a manual page
 #[derive(Args, Debug)]
@@ -24,5 +24,5 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     };
     let mut text = Vec::new();
     clap_mangen::Man::new(page).render(&mut text).map_err(|error| Failure::output(&error))?;
-    print(&String::from_utf8_lossy(&text))
+    output::script(&String::from_utf8_lossy(&text))
 }

@@ -4,7 +4,7 @@ use clap::{Args, Command, CommandFactory};
 
 use crate::cli::Cli;
 use crate::exit::{self, Failure};
-use crate::locks_view::print;
+use crate::output;
 
 /// The parts of the reference that clap does not know.
 const INTRODUCTION: &str = include_str!("reference.md");
@@ -15,7 +15,7 @@ const INTRODUCTION: &str = include_str!("reference.md");
 pub(crate) struct Options {}
 
 pub(crate) fn run() -> Result<(), Failure> {
-    print(&reference())
+    output::script(&reference())
 }
 
 fn reference() -> String {

@@ -1,10 +1,10 @@
 use clap::Args;
 
 use crate::exit::{self, Failure};
-use crate::locks_view::print;
 use crate::options::Common;
+use crate::reporter::Reporter;
 use crate::store::Store;
-use crate::{question, text};
+use crate::{output, question};
 
 /// Make what the store needs, such as tables and functions in a database
 ///
@@ -24,19 +24,18 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
     let store = Store::choose(&options.common)?;
     if options.print {
-        print(store.migration()?.as_deref().unwrap_or("-- this store needs nothing\n"))?;
+        output::script(store.migration()?.as_deref().unwrap_or("-- this store needs nothing\n"))?;
         return Ok(0);
     }
     if !options.yes {
         for warning in store.migration_warnings().await? {
-            let warning = text::safe(&warning);
             if !question::can_ask() {
                 return Err(Failure::new(exit::USAGE, warning).hint("add --yes to do it all the same"));
             }
-            if !question::confirmed(&format!("leasehold: {warning}.\nGo on?")) {
+            if !question::confirmed(reporter, &format!("leasehold: {warning}. Go on?")) {
                 return Err(Failure::new(exit::NOTHING, "nothing was changed"));
             }
         }

@@ -2,9 +2,9 @@ use clap::Args;
 use leasehold::{Key, Locked};
 
 use crate::exit::{self, Failure};
-use crate::locks_view::{details, json_lines, print};
+use crate::locks_view::{details, json_object};
 use crate::options::Common;
-use crate::{store, text};
+use crate::{output, store};
 
 /// Show who holds a lock
 #[derive(Args, Debug)]
@@ -23,11 +23,15 @@ pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
         return Err(not_held(&options.key));
     };
     let locked = Locked::new(options.key.clone(), info);
-    print(&if options.common.json { json_lines(&[locked]) } else { details(&locked) })?;
+    if options.common.json {
+        output::json([json_object(&locked)])?;
+    } else {
+        output::text(&details(&locked))?;
+    }
     Ok(0)
 }
 
 /// What `show` and `force-release` say of a lock that nobody holds.
 pub(super) fn not_held(key: &Key) -> Failure {
-    Failure::new(exit::NOTHING, format!("nobody holds '{}'", text::safe(key.as_str())))
+    Failure::new(exit::NOTHING, format!("nobody holds '{}'", key.as_str()))
 }

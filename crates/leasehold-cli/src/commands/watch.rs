@@ -2,21 +2,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Key, Locked, Locks};
-use serde_json::json;
+use leasehold::{Holder, Locked, Locks};
+use serde_json::{Value, json};
 
+use crate::escape::escape;
 use crate::exit::{self, Failure};
-use crate::locks_view::{self, json_object, print, table, terminal_width};
+use crate::locks_view::{self, json_object, table, terminal_width};
 use crate::options::Common;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
-use crate::{event, store, text};
+use crate::{event, output, store};
 
 /// The time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Clears the terminal and starts at its top.
-const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Watch the locks come and go, until Ctrl-C
 ///
@@ -51,10 +49,15 @@ async fn watch(locks: &Locks, options: &Options, reporter: &Reporter) -> Result<
             Ok(held) => {
                 failing = false;
                 match terminal_width() {
-                    Some(columns) if !options.common.json => {
-                        print(&format!("{CLEAR}{}", table(&held, Some(columns))))?;
+                    Some(columns) if !options.common.json => output::screen(&table(&held, Some(columns)))?,
+                    _ => {
+                        let changes = changes(&mut known, held);
+                        if options.common.json {
+                            output::json(changes.iter().map(object))?;
+                        } else {
+                            output::text(&changes.iter().map(line).collect::<String>())?;
+                        }
                     }
-                    _ => print(&changes(&mut known, &held, options.common.json))?,
                 }
             }
             // A store that answers once is waited for when it fails later.
@@ -70,32 +73,31 @@ async fn watch(locks: &Locks, options: &Options, reporter: &Reporter) -> Result<
     }
 }
 
-/// A line for each lock that was taken, given back, or taken anew since the last look.
-fn changes(known: &mut BTreeMap<String, Locked>, held: &[Locked], json: bool) -> String {
-    let now: BTreeMap<_, _> = held.iter().map(|locked| (locked.key.as_str().to_owned(), locked.clone())).collect();
-    let mut lines = String::new();
-    for (key, before) in known.iter() {
-        if now.get(key).is_none_or(|locked| locked.info.fence != before.info.fence) {
-            lines.push_str(&line("freed", before, json));
-        }
-    }
-    for (key, locked) in &now {
-        if known.get(key).is_none_or(|before| before.info.fence != locked.info.fence) {
-            lines.push_str(&line("held", locked, json));
-        }
-    }
+/// A lock that was `freed` or is `held`.
+type Change = (&'static str, Locked);
+
+/// Each lock that was taken, given back, or taken anew since the last look.
+fn changes(known: &mut BTreeMap<String, Locked>, held: Vec<Locked>) -> Vec<Change> {
+    let now: BTreeMap<_, _> = held.into_iter().map(|locked| (locked.key.as_str().to_owned(), locked)).collect();
+    let differ = |one: &BTreeMap<String, Locked>, other: &BTreeMap<String, Locked>, what| {
+        let changed =
+            |(key, locked): &(&String, &Locked)| other.get(*key).is_none_or(|it| it.info.fence != locked.info.fence);
+        one.iter().filter(changed).map(|(_, locked)| (what, locked.clone())).collect::<Vec<Change>>()
+    };
+    let changes = [differ(known, &now, "freed"), differ(&now, known, "held")].concat();
     *known = now;
-    lines
+    changes
 }
 
-fn line(what: &str, locked: &Locked, json: bool) -> String {
-    if json {
-        let mut object = json!({ "event": what });
-        if let (Some(object), Some(fields)) = (object.as_object_mut(), json_object(locked).as_object()) {
-            object.extend(fields.clone());
-        }
-        return format!("{object}\n");
+fn object((what, locked): &Change) -> Value {
+    let mut object = json!({ "event": what });
+    if let (Some(object), Some(fields)) = (object.as_object_mut(), json_object(locked).as_object()) {
+        object.extend(fields.clone());
     }
-    let holder = locked.info.holder.as_ref().map_or("-", |holder| holder.as_str());
-    format!("{what:<6} {}  {}  {}\n", text::safe(Key::as_str(&locked.key)), text::safe(holder), locked.info.fence)
+    object
+}
+
+fn line((what, locked): &Change) -> String {
+    let holder = locked.info.holder.as_ref().map_or("-", Holder::as_str);
+    format!("{what:<6} {}  {}  {}\n", escape(locked.key.as_str()), escape(holder), locked.info.fence)
 }

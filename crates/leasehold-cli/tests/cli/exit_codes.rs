@@ -3,10 +3,16 @@ use std::os::unix::fs::PermissionsExt;
 use test_support::{Case, blocking_cases};
 
 use crate::Store;
-use crate::support::Place;
+use crate::support::{Done, Place};
 
-pub(crate) const CASES: &[Case] =
-    blocking_cases![each_exit_code_is_as_documented, a_lock_of_somebody_else_is_75_or_what_the_user_wants,];
+pub(crate) const CASES: &[Case] = blocking_cases![
+    each_exit_code_is_as_documented,
+    a_lock_of_somebody_else_is_75_or_what_the_user_wants,
+    a_limit_of_open_files_is_named_wherever_it_is_met,
+];
+
+/// Those that no store has to do with.
+pub(crate) const ARGUMENTS: &[Case] = blocking_cases![wrong_arguments_are_events_too];
 
 /// Every exit code that does not need a second process, by what was typed.
 fn each_exit_code_is_as_documented(store: Store) {
@@ -111,4 +117,44 @@ fn a_lock_of_somebody_else_is_75_or_what_the_user_wants(store: Store) {
         assert_eq!(done.code, code, "{arguments:?}: {done:?}");
         assert!(done.stderr.contains("'k' is held by "), "{}", done.stderr);
     }
+}
+
+fn wrong_arguments_are_events_too(store: Store) {
+    let place = Place::new(store);
+    for arguments in [
+        &["nonsense", "--json"][..],
+        &["run", "--json"],
+        &["run", "--json", "--nonsense", "k", "--", "true"],
+        &["run", "k", "--ttl", "30", "--json", "--", "true"],
+        &["run", "k", "-q", "-v", "--json", "--", "true"],
+        &["run", "--json", "--proceed-unlocked", "k", "--", "true"],
+        &["release", "--json", "short"],
+    ] {
+        let done = place.run(arguments);
+        let events = done.events();
+        assert_eq!((done.code, events.len(), done.stderr.lines().count()), (64, 1, 1), "{arguments:?}: {done:?}");
+        assert_eq!((&events[0]["event"], &events[0]["exit_code"]), (&"error".into(), &64.into()), "{done:?}");
+        assert!(!events[0]["message"].as_str().unwrap().is_empty(), "{done:?}");
+    }
+    let of_the_command = place.run(["run", "--nonsense", "k", "--", "true", "--json"]);
+    assert!(of_the_command.stderr.starts_with("leasehold: "), "{of_the_command:?}");
+}
+
+/// However few files may be opened, the command works or says that they are too few.
+fn a_limit_of_open_files_is_named_wherever_it_is_met(store: Store) {
+    let place = Place::new(store);
+    let leasehold = place.leasehold([""; 0]).get_program().to_owned();
+    let run = |limit: usize, arguments: &[&str]| {
+        let mut limited = std::process::Command::new("sh");
+        limited.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]).arg(&leasehold).args(arguments);
+        let done = Done::from(limited.env("LEASEHOLD_STORE", place.store()).output().unwrap());
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(done.code == 0 || said.contains("files"), "{limit}, {arguments:?}: {done:?}");
+        assert!(!said.contains("panicked"), "{limit}, {arguments:?}: {done:?}");
+        done.code
+    };
+    // With less the program is not even loaded.
+    let codes: Vec<_> = (5..16).chain([40]).map(|limit| run(limit, &["run", "-n", "k", "--", "true"])).collect();
+    assert!(codes.first() == Some(&69) && codes.last() == Some(&0), "{codes:?}");
+    assert_ne!(run(10, &["doctor"]), 0);
 }

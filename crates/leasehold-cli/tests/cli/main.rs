@@ -6,6 +6,7 @@ mod beating;
 mod counter;
 mod environment;
 mod exit_codes;
+mod hostile;
 mod loss;
 mod postgres;
 mod redis;
@@ -41,8 +42,10 @@ fn main() -> ExitCode {
     let mut trials = suite::over(stores(), &all);
     trials.extend(suite::over(stores().filter(|store| store.is_server()), &[servers::CASES]));
     let only = |name: &'static str| stores().filter(move |store| store.name == name);
-    // The reference is about no store; the default one will do.
-    trials.extend(suite::over(only("sqlite"), &[reference::CASES, sqlite::CASES]));
+    // Arguments, the reference and what is shown are about no store; the default one will do.
+    let of_no_store = [exit_codes::ARGUMENTS, hostile::CASES, reference::CASES];
+    trials.extend(suite::over(only("sqlite"), &of_no_store));
+    trials.extend(suite::over(only("sqlite"), &[sqlite::CASES]));
     trials.extend(suite::over(only("redis"), &[redis::CASES]));
     trials.extend(suite::over(only("postgres"), &[postgres::CASES, sql::CASES]));
     suite::run(trials)

@@ -15,6 +15,8 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     tables_of_another_program_are_not_changed_unasked,
     commands_that_wait_have_one_connection_each_and_the_holder_has_two,
     a_server_without_room_for_all_serves_them_one_after_the_other,
+    what_the_server_repeats_of_a_row_is_not_repeated,
+    the_command_hears_no_password_however_it_is_spelled,
 ];
 
 fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
@@ -124,4 +126,39 @@ fn a_server_without_room_for_all_serves_them_one_after_the_other(_: Store) {
     waiting.wait_for_stderr("the server takes no more connections; waited");
     server.sql("ALTER ROLE app CONNECTION LIMIT -1");
     assert_eq!(waiting.done().code, 0);
+}
+
+fn what_the_server_repeats_of_a_row_is_not_repeated(store: Store) {
+    let server = Postgres::start();
+    let (place, url) = (Place::new(store), server.url());
+    assert_eq!(place.run(["migrate", "--store", &url]).code, 0);
+    for (code, raised) in [("XX001", "MESSAGE = 'no', DETAIL = 's3cret'"), ("22P02", "MESSAGE = 's3cret'")] {
+        server.sql(&format!(
+            "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}', {raised}; END $$;
+             CREATE OR REPLACE TRIGGER fail BEFORE INSERT ON syncguard_locks EXECUTE FUNCTION fail()"
+        ));
+        for command in [&["run", "-nv", "k", "--", "true"][..], &["run", "-n", "--json", "k", "--", "true"]] {
+            let done = place.run([&command[..1], &["--store", &url], &command[1..]].concat());
+            assert_eq!(done.code, 78, "{done:?}");
+            assert!(done.stderr.contains(code) && !done.stderr.contains("s3cret"), "{done:?}");
+        }
+    }
+}
+
+fn the_command_hears_no_password_however_it_is_spelled(store: Store) {
+    let server = Postgres::builder().password("s3cret@x").start();
+    let (place, address) = (Place::new(store), server.address());
+    let public = format!("postgres://{address}/postgres");
+    let url = format!("{public}?user=postgres&password=s3cret%40x");
+    assert_eq!(place.run(["migrate", "--store", &url]).code, 0);
+    for url in [
+        format!("postgres://postgres:s3cret%40x@{address}/postgres"),
+        format!("{public}?user=postgres&p%61ssword=s3cret%40x"),
+        format!("{public}?us%65r=postgres&password=s3cret@x"),
+        format!("{public}?password=other&user=postgres&password=s3cr%65t%40x"),
+    ] {
+        let done = place.run(["run", "--store", &url, "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
+        assert_eq!((done.code, done.stdout.trim()), (0, public.as_str()), "{url}: {done:?}");
+    }
 }

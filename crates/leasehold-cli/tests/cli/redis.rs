@@ -9,6 +9,8 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password,
     options_of_the_store_are_passed_on_without_the_password,
     doctor_tells_what_is_wrong_with_a_server_and_what_to_do,
+    what_another_program_stored_is_not_repeated,
+    a_server_that_refuses_is_not_said_to_be_silent,
 ];
 
 fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
@@ -36,7 +38,7 @@ fn options_of_the_store_are_passed_on_without_the_password(store: Store) {
     let place = Place::new(store);
     let url = format!("{}/0?prefix=app", server.url());
     let done = place.run(["run", "--store", &url, "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
-    assert_eq!(done.stdout.trim(), format!("redis://{}/0?prefix=app", server.address()));
+    assert_eq!(done.stdout.trim(), format!("redis://{}?prefix=app", server.address()));
 }
 
 fn doctor_tells_what_is_wrong_with_a_server_and_what_to_do(store: Store) {
@@ -46,4 +48,44 @@ fn doctor_tells_what_is_wrong_with_a_server_and_what_to_do(store: Store) {
     for expected in ["Redis 7", "allkeys-lru", "maxmemory-policy noeviction", "appendonly yes"] {
         assert!(done.stdout.contains(expected), "{expected} is not in\n{}", done.stdout);
     }
+}
+
+fn what_another_program_stored_is_not_repeated(store: Store) {
+    let server = Redis::start();
+    let (place, url) = (Place::new(store), server.url());
+    let record = r#"{"lockId":"AAAAAAAAAAAAAAAAAAAAAA","expiresAtMs":99999999999999,"fence":{"s3cret":1},"key":"k","acquiredAtMs":1}"#;
+    for stored in [record, "s3cret", &record.replace("99999999999999", "\"s3cret\"")] {
+        server.cli(&["SET", "syncguard:k", stored]);
+        for command in [&["run", "-nv", "k", "--", "true"][..], &["show", "-v", "k"], &["show", "--json", "k"]] {
+            let arguments = [&command[..1], &["--store", &url], &command[1..]].concat();
+            let done = place.run(&arguments);
+            assert_eq!(done.code, 78, "{done:?}");
+            assert!(done.stderr.contains("is not a lock") && !done.stderr.contains("s3cret"), "{done:?}");
+        }
+    }
+}
+
+fn a_server_that_refuses_is_not_said_to_be_silent(store: Store) {
+    let server = Redis::start();
+    let place = Place::new(store);
+    let refuses = "the server has fewer replicas than it needs for a write";
+    let running = place.start([
+        "run",
+        "--store",
+        &server.url(),
+        "--ttl",
+        "3s",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "echo $$ > child; sleep 60",
+    ]);
+    place.pid("child");
+    server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let refused = place.run(["run", "--store", &server.url(), "--wait", "300ms", "other", "--", "true"]);
+    assert!(refused.code == 69 && refused.stderr.contains(refuses), "{refused:?}");
+    let done = running.done();
+    assert_eq!(done.code, 79, "{done:?}");
+    assert!(done.stderr.contains("the store did not renew it in time"), "{done:?}");
 }

@@ -39,10 +39,14 @@ impl<'a> Terminal<'a> {
     }
 
     pub(crate) fn see(&self, text: &str) {
-        let file = self.place.path("screen");
-        let screen = || String::from_utf8_lossy(&std::fs::read(&file).unwrap_or_default()).into_owned();
-        let found = std::panic::catch_unwind(|| eventually(text, || screen().contains(text)));
-        assert!(found.is_ok(), "{text:?} is not on the screen:\n{}", screen());
+        let look = std::panic::AssertUnwindSafe(|| eventually(text, || self.screen().contains(text)));
+        let found = std::panic::catch_unwind(look);
+        assert!(found.is_ok(), "{text:?} is not on the screen:\n{}", self.screen());
+    }
+
+    /// All that was written to it so far.
+    pub(crate) fn screen(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.place.path("screen")).unwrap_or_default()).into_owned()
     }
 }
 

@@ -3,10 +3,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Postgres;
-use super::url::READER;
+use super::public_url::public_url;
+use super::url::{READER, parse};
+use super::{Postgres, PostgresOptions};
 use crate::backend::Backend;
-use crate::stores::{StoreDriver, without_credentials};
+use crate::stores::StoreDriver;
 use crate::url_option::UrlOption;
 use crate::{Check, Error};
 
@@ -43,7 +44,8 @@ impl StoreDriver for Driver {
         READER.with_absolute_files(url, files, directory)
     }
 
-    fn public_url(&self, url: &str) -> String {
-        without_credentials(url)
+    fn public_url(&self, url: &str) -> Result<String, Error> {
+        let scheme = url.split(':').next().unwrap_or_default();
+        public_url(scheme, &parse(url, PostgresOptions::default())?)
     }
 }

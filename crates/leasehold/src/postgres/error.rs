@@ -2,7 +2,7 @@ use std::error::Error as _;
 
 use tokio_postgres::error::SqlState;
 
-use crate::remote::driver_error::{Description, Done, describe};
+use crate::remote::driver_error::{Description, Done, describe, out_of_files};
 use crate::{Error, ErrorCode};
 
 /// The SQLSTATE of a server that takes no writes.
@@ -29,7 +29,17 @@ pub(super) fn translate(source: tokio_postgres::Error, sent: bool) -> Error {
         Some(state) => answer(state.code()),
         None => failure(&source),
     };
-    describe(description, source, sent)
+    describe(description, without_values(source), sent)
+}
+
+/// What the server said, without what it repeats of rows and values: other programs' or a lock id.
+fn without_values(source: tokio_postgres::Error) -> Box<dyn std::error::Error + Send + Sync> {
+    let Some(said) = source.as_db_error() else { return source.into() };
+    let code = said.code().code();
+    match &code[..code.len().min(2)] {
+        "22" => format!("{} {code}", said.severity()).into(),
+        _ => format!("{} {code}: {}", said.severity(), said.message()).into(),
+    }
 }
 
 /// Whether the same statement may succeed when it is simply sent again, at once: two transactions
@@ -125,10 +135,13 @@ fn failure(error: &tokio_postgres::Error) -> Description {
             Done::No,
         );
     }
+    if let Some(description) = io_error(error).and_then(out_of_files) {
+        return description;
+    }
     if error.is_closed() {
         return (ServiceUnavailable, "the connection to the server was lost", Some(REACHABLE), Done::Maybe);
     }
-    match io_kind(error) {
+    match io_error(error).map(std::io::Error::kind) {
         Some(std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound) => {
             (ServiceUnavailable, "no server answers at this address", Some(REACHABLE), Done::No)
         }
@@ -190,8 +203,8 @@ fn said(error: &tokio_postgres::Error) -> String {
     format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default())
 }
 
-fn io_kind(error: &tokio_postgres::Error) -> Option<std::io::ErrorKind> {
-    error.source()?.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+fn io_error(error: &tokio_postgres::Error) -> Option<&std::io::Error> {
+    error.source()?.downcast_ref::<std::io::Error>()
 }
 
 #[cfg(test)]

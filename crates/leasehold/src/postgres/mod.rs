@@ -14,6 +14,7 @@ mod obstacle;
 mod options;
 mod password_file;
 mod pool;
+mod public_url;
 mod push;
 mod record;
 mod rules;

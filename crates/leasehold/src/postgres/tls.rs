@@ -39,6 +39,17 @@ impl Protection {
         })
     }
 
+    /// What [`parse`](Protection::parse) takes for it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Disable => "disable",
+            Self::Prefer => "prefer",
+            Self::Require => "require",
+            Self::VerifyCa => "verify-ca",
+            Self::VerifyFull => "verify-full",
+        }
+    }
+
     pub(super) fn mode(self) -> SslMode {
         match self {
             Self::Disable => SslMode::Disable,

@@ -22,13 +22,16 @@ const SOCKETS: &str = "/var/run/postgresql";
 /// What `password_file.rs` and the server's own clients call the server at that socket.
 const LOCALHOST: &str = "localhost";
 
-const PORT: u16 = 5432;
+pub(super) const PORT: u16 = 5432;
 
 /// The words of the server's own clients that mean the same here.
 const KNOWN: &str = "user, password, passfile, dbname, host, hostaddr, port, application_name, options, connect_timeout, \
     tcp_user_timeout, keepalives, keepalives_idle, keepalives_interval, keepalives_count, target_session_attrs, \
     load_balance_hosts, channel_binding, sslmode, sslnegotiation, sslrootcert, sslcert, sslkey, and of ours: schema, \
     locks_table, fences_table, timeout, pool_size, wake_ups, sweep_every";
+
+/// A peer that is gone without a word is noticed after this long.
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// What a URL and the environment say.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ pub(super) fn parse(url: &str, options: PostgresOptions) -> Result<Target, Error
     parse_in(url, options, |name| std::env::var(name).ok())
 }
 
-fn parse_in(
+pub(super) fn parse_in(
     url: &str,
     mut options: PostgresOptions,
     variable: impl Fn(&str) -> Option<String>,
@@ -240,7 +243,7 @@ fn read_config(words: &mut Words<impl Fn(&str) -> Option<String>>, servers: usiz
         config.keepalives(on != 0);
     }
     let idle = words.number("keepalives_idle")?.filter(|seconds| *seconds > 0);
-    config.keepalives_idle(Duration::from_secs(idle.unwrap_or(15)));
+    config.keepalives_idle(Duration::from_secs(idle.unwrap_or(KEEPALIVE.as_secs())));
     if let Some(seconds) = words.number("keepalives_interval")?.filter(|seconds| *seconds > 0) {
         config.keepalives_interval(Duration::from_secs(seconds));
     }

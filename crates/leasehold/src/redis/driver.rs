@@ -3,10 +3,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Redis;
-use super::url::READER;
+use super::url::{READER, Target};
+use super::{Redis, RedisOptions};
 use crate::backend::Backend;
-use crate::stores::{StoreDriver, without_credentials};
+use crate::stores::StoreDriver;
 use crate::{Check, Error};
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl StoreDriver for Driver {
         READER.with_absolute_files(url, &["ca", "cert", "key"], directory)
     }
 
-    fn public_url(&self, url: &str) -> String {
-        without_credentials(url)
+    fn public_url(&self, url: &str) -> Result<String, Error> {
+        Ok(Target::read(url, RedisOptions::default())?.public_url())
     }
 }

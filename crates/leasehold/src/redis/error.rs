@@ -3,7 +3,7 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, Value};
 
 use super::record::not_a_lock;
-use crate::remote::driver_error::{Description, Done, describe};
+use crate::remote::driver_error::{Description, Done, describe, out_of_files};
 use crate::{Error, ErrorCode};
 
 /// The driver's errors as ours, in one total table. `sent` tells whether the request had left
@@ -81,6 +81,9 @@ const TOO_OLD: (&str, &str) = ("the server is too old", "Redis 6 or newer, or Va
 fn failure(error: &RedisError) -> Description {
     use ErrorCode::{AuthFailed, Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
     let detail = error.detail().unwrap_or_default();
+    if let Some(description) = io_error(error).and_then(out_of_files) {
+        return description;
+    }
     match error.kind() {
         ErrorKind::Io if error.is_timeout() => {
             (NetworkTimeout, "the server did not answer in time", Some(REACHABLE), Done::Maybe)
@@ -88,7 +91,7 @@ fn failure(error: &RedisError) -> Description {
         ErrorKind::Io if error.is_connection_refusal() => {
             (ServiceUnavailable, "no server answers at this address", Some(REACHABLE), Done::No)
         }
-        ErrorKind::Io => match io_kind(error) {
+        ErrorKind::Io => match io_error(error).map(std::io::Error::kind) {
             Some(std::io::ErrorKind::PermissionDenied) => {
                 (AuthFailed, "the server's socket may not be opened", Some("check its owner and permissions"), Done::No)
             }
@@ -166,10 +169,10 @@ fn code_of(error: &RedisError) -> Option<&str> {
     words.filter(|word| word.len() > 2).find(|word| *word == "WRONGTYPE" || answer(word).is_some()).or(Some(code))
 }
 
-fn io_kind(error: &RedisError) -> Option<std::io::ErrorKind> {
+fn io_error(error: &RedisError) -> Option<&std::io::Error> {
     type Shared = Arc<dyn std::error::Error + Send + Sync>;
     let source = std::error::Error::source(error)?.downcast_ref::<Shared>()?;
-    source.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+    source.downcast_ref::<std::io::Error>()
 }
 
 fn lost(kind: std::io::ErrorKind) -> bool {
@@ -268,6 +271,7 @@ mod tests {
             (io::Error::from(io::ErrorKind::HostUnreachable).into(), ServiceUnavailable, true),
             (io::Error::from(io::ErrorKind::PermissionDenied).into(), AuthFailed, false),
             (io::Error::from(io::ErrorKind::InvalidData).into(), AuthFailed, false),
+            (io::Error::from_raw_os_error(24).into(), ServiceUnavailable, false),
             (redis::parse_redis_value(b"HTTP/1.1 400 Bad Request\r\n").unwrap_err(), Internal, true),
             (RedisError::from((ErrorKind::UnexpectedReturnType, "x")), Internal, true),
             (RedisError::from((ErrorKind::AuthenticationFailed, "x")), AuthFailed, false),

@@ -2,7 +2,7 @@ use serde::Deserialize;
 use serde_json::{Number, Value};
 
 use crate::backend::{AcquireRequest, Record};
-use crate::remote::stored::{Stored, holder};
+use crate::remote::stored::{Stored, holder, unreadable};
 use crate::{Error, ErrorCode, Metadata, Timestamp};
 
 /// A lock as it is stored, in JSON.
@@ -24,10 +24,7 @@ struct Json {
 ///
 /// `Internal` if it is not a lock.
 pub(super) fn parse(raw: &[u8]) -> Result<Stored, Error> {
-    let json: Json = serde_json::from_slice(raw).map_err(|source| {
-        // The parser's own words would repeat what is stored, which is none of the reader's business.
-        not_a_lock().with_source(format!("line {}, column {} of the record", source.line(), source.column()))
-    })?;
+    let json: Json = serde_json::from_slice(raw).map_err(|error| not_a_lock().with_source(unreadable(&error)))?;
     Ok(Stored {
         acquired_at: timestamp(&json.acquired_at_ms),
         expires_at: timestamp(&json.expires_at_ms),
@@ -95,15 +92,19 @@ mod tests {
         for raw in [
             "",
             "secret",
-            "\"secret\"",
             "{}",
             "[]",
             "{\"lockId\":\"secret\"}",
             &FOREIGN.replace("000000000000007", "7"),
+            &FOREIGN.replace("1700000030000", "\"secret\""),
+            &FOREIGN.replace("\"a\"", "{\"secret\":1}"),
+            &FOREIGN.replace("abcdefghijklmnopqrstuv", "secret"),
         ] {
             let error = parse(raw.as_bytes()).and_then(into_record).unwrap_err();
             assert_eq!(error.code(), ErrorCode::Internal, "{raw}");
-            assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+            assert!(std::error::Error::source(&error).is_some(), "{raw}");
+            // Nor do its causes.
+            assert!(!format!("{error}{error:?}").contains("secret"), "{error:?}");
         }
     }
 }

@@ -24,16 +24,16 @@ pub(super) struct Server {
     pub(super) first: AtomicUsize,
 }
 
-pub(super) enum Place {
+pub(super) enum Place<Endpoint = Client> {
     /// Any of these hosts: one server, or nodes of a cluster that know which of them has our locks.
-    Hosts(Vec<Client>),
+    Hosts(Vec<Endpoint>),
     /// Whichever server these sentinels name.
     Sentinels {
-        sentinels: Vec<Client>,
+        sentinels: Vec<Endpoint>,
         /// The name of the primary among the sentinels.
         name: String,
         /// Everything about the primary but its address.
-        primary: Box<Client>,
+        primary: Box<Endpoint>,
     },
 }
 

@@ -3,16 +3,18 @@ use std::time::Duration;
 
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
-    Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, TlsCertificates,
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    TlsCertificates,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::error::translate;
-use super::options::RedisOptions;
+use super::options::{RedisOptions, RedisTls};
 use super::server::{Place, Server};
 use crate::Error;
 use crate::url_option::{UrlOption, UrlReader};
+use crate::url_writer::{self, UrlWriter, seconds};
 
 /// A peer that is gone without a word is noticed after this long.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -30,22 +32,97 @@ struct Parts<'a> {
     path: &'a str,
 }
 
+/// What a URL says, before anything is opened.
+pub(super) struct Target {
+    /// As it stands in the URL.
+    scheme: String,
+    place: Place<ConnectionInfo>,
+    options: RedisOptions,
+}
+
 /// Where the server is, and the options with what the URL says.
-pub(super) fn parse(url: &str, mut options: RedisOptions) -> Result<(Server, RedisOptions), Error> {
-    // Without this, what follows in a password would be lost, and its beginning taken for a port.
-    if url.contains('#') {
-        return Err(unusable("contains a #").with_hint("in names, passwords and options it is written %23"));
-    }
-    let (address, given) = READER.split(url)?;
-    read_options(&given, address.starts_with("unix:"), &mut options)?;
-    READER.check_time(options.timeout)?;
-    let place = match split(address)? {
-        Parts { scheme: "unix", .. } => Place::Hosts(vec![socket(address, &given)?]),
-        parts if parts.scheme.ends_with("+sentinel") => sentinels(&parts, &options)?,
-        parts => Place::Hosts(hosts(&parts, parts.user_info, parts.path, &options)?),
+pub(super) fn parse(url: &str, options: RedisOptions) -> Result<(Server, RedisOptions), Error> {
+    let Target { place, options, .. } = Target::read(url, options)?;
+    let open = |info: ConnectionInfo| client(info, &options);
+    let place = match place {
+        Place::Hosts(hosts) => Place::Hosts(hosts.into_iter().map(open).collect::<Result<_, _>>()?),
+        Place::Sentinels { sentinels, name, primary } => Place::Sentinels {
+            sentinels: sentinels.into_iter().map(open).collect::<Result<_, _>>()?,
+            name,
+            primary: Box::new(open(*primary)?),
+        },
     };
     let server = Server { place, timeout: options.timeout, first: AtomicUsize::default() };
     Ok((server, options))
+}
+
+impl Target {
+    pub(super) fn read(url: &str, mut options: RedisOptions) -> Result<Self, Error> {
+        // Without this, what follows in a password would be lost, and its beginning taken for a
+        // port.
+        if url.contains('#') {
+            return Err(unusable("contains a #").with_hint("in names, passwords and options it is written %23"));
+        }
+        let (address, given) = READER.split(url)?;
+        read_options(&given, address.starts_with("unix:"), &mut options)?;
+        READER.check_time(options.timeout)?;
+        let parts = split(address)?;
+        let place = match &parts {
+            Parts { scheme: "unix", .. } => Place::Hosts(vec![socket(address, &given)?]),
+            parts if parts.scheme.ends_with("+sentinel") => sentinels(parts, &options)?,
+            parts => Place::Hosts(hosts(parts, parts.user_info, parts.path)?),
+        };
+        Ok(Self { scheme: parts.scheme.to_owned(), place, options })
+    }
+
+    /// As others may see it.
+    pub(super) fn public_url(&self) -> String {
+        let (address, database) = match &self.place {
+            Place::Hosts(hosts) => {
+                let database = database(hosts.first());
+                match hosts.first().map(ConnectionInfo::addr) {
+                    Some(ConnectionAddr::Unix(socket)) => {
+                        (format!("unix://{}", url_writer::path(&socket.to_string_lossy())), database)
+                    }
+                    _ => (format!("{}://{}{}", self.scheme, addresses(hosts), in_path(database)), 0),
+                }
+            }
+            Place::Sentinels { sentinels, name, primary } => {
+                let (name, database) = (url_writer::part(name), database(Some(primary)));
+                (format!("{}://{}/{name}{}", self.scheme, addresses(sentinels), in_path(database)), 0)
+            }
+        };
+        let (options, usual) = (&self.options, RedisOptions::default());
+        let mut url = UrlWriter::new(address);
+        url.option_unless(&0, "db", &database);
+        url.option_unless(&usual.prefix, "prefix", &options.prefix);
+        url.option_unless(&seconds(usual.timeout), "timeout", &seconds(options.timeout));
+        let RedisTls { ca, cert, key } = &options.tls;
+        for (name, file) in [("ca", ca), ("cert", cert), ("key", key)] {
+            if let Some(file) = file {
+                url.option(name, file.display());
+            }
+        }
+        url.finish()
+    }
+}
+
+fn database(server: Option<&ConnectionInfo>) -> i64 {
+    server.map_or(0, |server| server.redis_settings().db())
+}
+
+fn in_path(database: i64) -> String {
+    if database == 0 { String::new() } else { format!("/{database}") }
+}
+
+fn addresses(hosts: &[ConnectionInfo]) -> String {
+    let address = |host: &ConnectionInfo| match host.addr() {
+        ConnectionAddr::Tcp(name, port) | ConnectionAddr::TcpTls { host: name, port, .. } => {
+            url_writer::host(name, Some(*port))
+        }
+        _ => String::new(),
+    };
+    hosts.iter().map(address).collect::<Vec<_>>().join(",")
 }
 
 fn split(address: &str) -> Result<Parts<'_>, Error> {
@@ -65,15 +142,15 @@ fn split(address: &str) -> Result<Parts<'_>, Error> {
     Ok(Parts { scheme, user_info, hosts, path })
 }
 
-fn hosts(parts: &Parts<'_>, user_info: Option<&str>, path: &str, options: &RedisOptions) -> Result<Vec<Client>, Error> {
+fn hosts(parts: &Parts<'_>, user_info: Option<&str>, path: &str) -> Result<Vec<ConnectionInfo>, Error> {
     let scheme = parts.scheme.trim_end_matches("+sentinel");
     let user_info = user_info.map(|user_info| format!("{user_info}@")).unwrap_or_default();
-    parts.hosts.split(',').map(|host| client(&format!("{scheme}://{user_info}{host}/{path}"), options)).collect()
+    parts.hosts.split(',').map(|host| info(&format!("{scheme}://{user_info}{host}/{path}"))).collect()
 }
 
 /// `redis+sentinel://user:password@sentinel:26379,sentinel:26379/name/database`: the credentials
 /// are those of the servers.
-fn sentinels(parts: &Parts<'_>, options: &RedisOptions) -> Result<Place, Error> {
+fn sentinels(parts: &Parts<'_>, options: &RedisOptions) -> Result<Place<ConnectionInfo>, Error> {
     let (name, database) = parts.path.split_once('/').unwrap_or((parts.path, ""));
     if name.is_empty() {
         return Err(unusable("names no primary")
@@ -85,8 +162,7 @@ fn sentinels(parts: &Parts<'_>, options: &RedisOptions) -> Result<Place, Error> 
     };
     let named: Vec<String> = parts.hosts.split(',').map(with_port).collect();
     let endpoints = Parts { hosts: &named.join(","), ..*parts };
-    let credentials = |client: Client| {
-        let info = client.get_connection_info();
+    let credentials = |info: ConnectionInfo| {
         let mut settings = info.redis_settings().clone();
         if let Some(user) = &options.sentinel_user {
             settings = settings.set_username(user);
@@ -94,17 +170,17 @@ fn sentinels(parts: &Parts<'_>, options: &RedisOptions) -> Result<Place, Error> 
         if let Some(password) = &options.sentinel_password {
             settings = settings.set_password(password);
         }
-        Client::open(info.clone().set_redis_settings(settings)).map_err(|error| translate(error, false))
+        info.set_redis_settings(settings)
     };
-    let sentinels = hosts(&endpoints, None, "", options)?.into_iter().map(credentials).collect::<Result<_, _>>()?;
+    let sentinels = hosts(&endpoints, None, "")?.into_iter().map(credentials).collect();
     let primary = Parts { hosts: "primary", ..*parts };
-    let primary = Box::new(hosts(&primary, parts.user_info, database, options)?.remove(0));
+    let primary = Box::new(hosts(&primary, parts.user_info, database)?.remove(0));
     let name = READER.decode(name)?;
     Ok(Place::Sentinels { sentinels, name, primary })
 }
 
 /// A socket in the file system; the driver reads `db`, `user` and `pass` from the query.
-fn socket(address: &str, options: &[UrlOption<'_>]) -> Result<Client, Error> {
+fn socket(address: &str, options: &[UrlOption<'_>]) -> Result<ConnectionInfo, Error> {
     let path = address.trim_start_matches("unix:");
     let path = path.strip_prefix("//").unwrap_or(path);
     if !path.starts_with('/') {
@@ -113,23 +189,25 @@ fn socket(address: &str, options: &[UrlOption<'_>]) -> Result<Client, Error> {
     let kept = options.iter().filter(|option| FOR_SOCKETS.contains(&option.name)).map(|option| option.text);
     // The driver takes a plus sign for a space.
     let url = format!("unix://{path}?{}", kept.collect::<Vec<_>>().join("&").replace('+', "%2B"));
-    client(&url, &RedisOptions::default())
+    info(&url)
 }
 
 const FOR_SOCKETS: [&str; 3] = ["db", "user", "pass"];
 
-fn client(url: &str, options: &RedisOptions) -> Result<Client, Error> {
-    let wrong = |error| translate(error, false);
-    let info = url.into_connection_info().map_err(wrong)?;
-    if matches!(info.addr(), redis::ConnectionAddr::TcpTls { insecure: true, .. }) {
+fn info(url: &str) -> Result<ConnectionInfo, Error> {
+    let info = url.into_connection_info().map_err(|error| translate(error, false))?;
+    if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
         return Err(unusable("asks for TLS without trust").with_hint("name the server's authority with ?ca=FILE"));
     }
-    let info = settings(info);
-    if !matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. }) {
+    Ok(settings(info))
+}
+
+fn client(info: ConnectionInfo, options: &RedisOptions) -> Result<Client, Error> {
+    if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         if options.tls != Default::default() {
             return Err(unusable("has TLS options but no TLS").with_hint("use rediss:// instead of redis://"));
         }
-        return Client::open(info).map_err(wrong);
+        return Client::open(info).map_err(|error| translate(error, false));
     }
     install_cryptography();
     Client::build_with_tls(info, certificates(options)?).map_err(|source| {
@@ -208,6 +286,9 @@ fn unusable(why: &str) -> Error {
 mod tests {
     use super::*;
     use crate::ErrorCode;
+    use crate::testing::odd_urls;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     fn parsed(url: &str) -> (Server, RedisOptions) {
         parse(url, RedisOptions::default()).unwrap_or_else(|error| panic!("{url}: {error} ({:?})", error.hint()))
@@ -252,6 +333,60 @@ mod tests {
         assert_eq!(name, "mymaster");
         let redis = primary.get_connection_info().redis_settings();
         assert_eq!((redis.username(), redis.password(), redis.db()), (Some("me"), Some("secret"), 4));
+    }
+
+    #[test]
+    fn others_see_the_same_server_without_credentials() {
+        for (url, public) in [
+            ("redis://user:p@ss@host:6379/0", "redis://host:6379"),
+            ("redis://host", "redis://host:6379"),
+            ("valkey://me@[::1]:7000/3", "valkey://[::1]:7000/3"),
+            ("redis://:x@a:1,b:2/0?prefix={x}", "redis://a:1,b:2?prefix={x}"),
+            ("redis://h?prefix=team@app&timeout=2.5", "redis://h:6379?prefix=team%40app&timeout=2.5"),
+            ("rediss://h?ca=/a&cert=/b&key=/c%20d", "rediss://h:6379?ca=/a&cert=/b&key=/c%20d"),
+            ("unix:///run/r.sock?pass=sec@ret&db=1&user=me", "unix:///run/r.sock?db=1"),
+            ("unix:/run/a%20b.sock", "unix:///run/a%20b.sock"),
+            (
+                "redis+sentinel://me:x@h/m%2Fn/4?sentinel_password=sec@ret&sentinel_user=u",
+                "redis+sentinel://h:26379/m%2Fn/4",
+            ),
+        ] {
+            assert_eq!(Target::read(url, RedisOptions::default()).unwrap().public_url(), public, "{url}");
+            assert_eq!(Target::read(public, RedisOptions::default()).unwrap().public_url(), public, "{url}");
+        }
+        for unreadable in ["redis://u:pa/ss@h/0", "redis://u:pa?ss@h/0", "redis://user:1?a=x@h", "redis://h?p%61ss=x"] {
+            assert!(Target::read(unreadable, RedisOptions::default()).is_err(), "{unreadable}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_secret_of_any_url_is_public_and_the_rest_is(
+            scheme in select(vec!["redis", "rediss", "valkey", "valkeys", "unix", "redis+sentinel", "rediss+sentinel"]),
+            written in odd_urls::written(
+                &["pass", "user", "sentinel_password", "sentinel_user", "password"],
+                &["prefix=a%40b", "prefix={x}", "prefix=b@c", "timeout=2.5", "timeout=0.123456789", "ca=/a%26b", "db=3"],
+                &["h", "a:1,b:2", "[::1]:7", "h%41", "H"],
+                &["", "/", "/0", "/3", "/m", "/m%2Fn/4"],
+            ),
+        ) {
+            let url = written.url(scheme, "/run/r.sock");
+            if let Ok(target) = Target::read(&url, RedisOptions::default()) {
+                let public = target.public_url();
+                prop_assert!(!odd_urls::has_secret(&public), "{} is shown as {}", url, public);
+                let again = Target::read(&public, RedisOptions::default());
+                let again = again.unwrap_or_else(|error| panic!("{url} is shown as {public}: {error}"));
+                let place = |target: &Target| match &target.place {
+                    Place::Hosts(hosts) => (addresses(hosts), database(hosts.first()), String::new()),
+                    Place::Sentinels { sentinels, name, primary } => {
+                        (addresses(sentinels), database(Some(primary)), name.clone())
+                    }
+                };
+                prop_assert_eq!(place(&again), place(&target));
+                let options = RedisOptions { sentinel_user: None, sentinel_password: None, ..target.options };
+                prop_assert_eq!(again.options, options, "{} is shown as {}", url, public);
+            }
+        }
     }
 
     #[test]

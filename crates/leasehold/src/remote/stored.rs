@@ -1,5 +1,7 @@
 //! A lock as a server has it, for stores whose server is open to other programs.
 
+use serde_json::error::Category;
+
 use crate::backend::Record;
 use crate::{Contention, Error, Fence, Holder, Key, LockId, Metadata, Timestamp};
 
@@ -46,6 +48,16 @@ impl Stored {
             metadata: self.metadata,
         })
     }
+}
+
+/// What is wrong with JSON that another program may have written, without any of it.
+pub(crate) fn unreadable(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        Category::Syntax | Category::Io => "it is not JSON",
+        Category::Eof => "it breaks off",
+        Category::Data => "a field is missing, is there twice, or is of another type",
+    };
+    format!("{what}, at line {} column {}", error.line(), error.column())
 }
 
 /// A name that was left with a lock, if it is one.

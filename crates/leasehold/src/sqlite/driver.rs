@@ -31,8 +31,9 @@ impl StoreDriver for Driver {
         open(url).await?.examine().await
     }
 
-    fn public_url(&self, url: &str) -> String {
-        url.to_owned()
+    fn public_url(&self, url: &str) -> Result<String, Error> {
+        let (scheme, rest) = split(url);
+        super::url::public(scheme, rest)
     }
 
     fn absolute_url(&self, url: &str, directory: &Path) -> String {

@@ -1,10 +1,15 @@
 use rusqlite::ffi;
 
-use crate::remote::driver_error::{Done, describe};
+use crate::remote::driver_error::{Done, describe, no_file_can_be_opened};
 use crate::{Error, ErrorCode};
 
 /// SQLite's result codes as ours, in one total table.
 pub(super) fn translate(source: rusqlite::Error) -> Error {
+    if may_lack_files(&source)
+        && let Some(description) = no_file_can_be_opened()
+    {
+        return describe(description, source, false);
+    }
     let (code, message, hint) = match &source {
         rusqlite::Error::SqliteFailure(failure, _) => meaning(failure.code),
         // A column that does not hold what we put there.
@@ -50,6 +55,14 @@ fn meaning(code: ffi::ErrorCode) -> (ErrorCode, &'static str, Option<&'static st
         }
         // The remaining codes are misuse of the library: a bug here.
         _ => (ErrorCode::Internal, "an unexpected answer of SQLite", None),
+    }
+}
+
+/// Whether it may have come from a file that could not be opened, which SQLite tells in many ways.
+fn may_lack_files(error: &rusqlite::Error) -> bool {
+    match error.sqlite_error_code() {
+        Some(code) => matches!(code, ffi::ErrorCode::CannotOpen | ffi::ErrorCode::SystemIoFailure),
+        None => matches!(error, rusqlite::Error::InvalidPath(_)),
     }
 }
 

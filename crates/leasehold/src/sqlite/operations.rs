@@ -3,6 +3,7 @@ use rusqlite::{CachedStatement, OptionalExtension, Row, params};
 use super::database::Database;
 use super::error::{is_unique_violation, translate};
 use crate::backend::{Absence, Acquire, AcquireRequest, Extend, ForceRelease, ListPage, Record, Release};
+use crate::remote::stored::unreadable;
 use crate::{Error, Fence, Holder, Key, ListRequest, LockId, Loss, Metadata, Timestamp, Ttl};
 
 /// What an operation wants to tell others once its transaction is committed.
@@ -221,11 +222,11 @@ fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
         acquired_at: Timestamp::from_millis(number(3)?),
         expires_at: Timestamp::from_millis(number(4)?),
         holder: holder.map_err(|error| invalid(5, error))?,
-        metadata: metadata.map_err(|error| invalid(6, error))?.unwrap_or_default(),
+        metadata: metadata.map_err(|error| invalid(6, unreadable(&error)))?.unwrap_or_default(),
     };
     Ok(Found { record: Some(record), fence })
 }
 
-fn invalid(column: usize, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
+fn invalid(column: usize, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into())
 }

@@ -1,6 +1,7 @@
 use super::{Sqlite, SqliteOptions, Synchronous};
 use crate::Error;
 use crate::url_option::{UrlOption, UrlReader};
+use crate::url_writer::UrlWriter;
 
 impl Sqlite {
     /// Opens what follows `sqlite:` in a URL: a path, absolute or relative, with or without the two
@@ -39,6 +40,23 @@ fn parse(rest: &str) -> Result<(&str, SqliteOptions), Error> {
     Ok((path, options))
 }
 
+/// The URL as others may see it. Paths are no secrets.
+pub(super) fn public(scheme: &str, rest: &str) -> Result<String, Error> {
+    let (path, options) = parse(rest)?;
+    let usual = SqliteOptions::default();
+    let mut url = UrlWriter::new(format!("{scheme}:{path}"));
+    url.option_unless(word(usual.synchronous), "synchronous", word(options.synchronous));
+    url.option_unless(&usual.create, "create", &options.create);
+    Ok(url.finish())
+}
+
+fn word(synchronous: Synchronous) -> &'static str {
+    match synchronous {
+        Synchronous::Full => "full",
+        Synchronous::Normal => "normal",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,9 +73,13 @@ mod tests {
             ("a.db?create=false&synchronous=normal", "a.db", no_create),
         ] {
             assert_eq!(parse(rest).unwrap(), (path, options), "{rest}");
+            let public = public("sqlite", rest).unwrap();
+            let again = public.strip_prefix("sqlite:").unwrap();
+            assert_eq!(parse(again).unwrap(), (path, options), "{rest} is shown as {public}");
         }
         for wrong in ["", "?synchronous=full", "//host/file.db", "a.db?synchronous=off", "a.db?password=x"] {
             let error = parse(wrong).unwrap_err();
+            assert!(public("sqlite", wrong).is_err(), "{wrong}");
             assert_eq!(error.code(), crate::ErrorCode::InvalidArgument, "{wrong}");
             assert!(error.hint().is_some() && !error.to_string().contains("password"), "{error}");
         }

@@ -52,11 +52,13 @@ pub trait StoreDriver: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// `url` as others may see it: see [`public_url`](crate::stores::public_url). By default only
-    /// the scheme. [`without_credentials`](crate::stores::without_credentials) does for URLs with a
-    /// host.
-    fn public_url(&self, url: &str) -> String {
-        only_scheme(url)
+    /// `url` as others may see it: see [`public_url`](crate::stores::public_url). Written anew from
+    /// what [`connect`](StoreDriver::connect) would use of it, without credentials: who cuts them
+    /// out of the text has to know all the ways to spell them. By default, and if it fails, only
+    /// the scheme is shown.
+    fn public_url(&self, url: &str) -> Result<String, Error> {
+        let _ = url;
+        Err(Error::invalid("the store does not say what others may see of its URLs"))
     }
 
     /// `url` for somebody who works in another directory: see
@@ -73,9 +75,4 @@ pub trait StoreDriver: Any + fmt::Debug + Send + Sync {
         let _ = timeout;
         true
     }
-}
-
-/// The scheme of a URL with its colon.
-pub(super) fn only_scheme(url: &str) -> String {
-    format!("{}:", url.split(':').next().unwrap_or_default())
 }

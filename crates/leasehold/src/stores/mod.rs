@@ -1,7 +1,6 @@
 //! Which stores there are: a table of those that come with this library, open to those of other
 //! crates.
 
-mod credentials;
 mod descriptor;
 mod driver;
 mod registry;
@@ -10,7 +9,6 @@ mod table;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use credentials::without_credentials;
 pub use descriptor::StoreDescriptor;
 pub use driver::StoreDriver;
 pub use registry::{all, register};
@@ -18,8 +16,9 @@ pub use registry::{all, register};
 pub(crate) use registry::store_of;
 pub(crate) use table::example_of;
 
-/// `url` as others may see it: without user names and passwords. Of a store that does not say how
-/// to hide them, or is not in this build, only the scheme; of an unknown scheme `unknown:`.
+/// `url` as others may see it: the same store, without user names and passwords. Of a URL that the
+/// store cannot read, or of a store that does not say how to hide them or is not in this build,
+/// only the scheme; of an unknown scheme `unknown:`.
 ///
 /// ```
 /// assert_eq!(leasehold::stores::public_url("memory:"), "memory:");
@@ -28,8 +27,8 @@ pub(crate) use table::example_of;
 pub fn public_url(url: &str) -> String {
     match store_of(url) {
         Ok(store) => match store.driver() {
-            Ok(driver) => driver.public_url(url),
-            Err(_) => driver::only_scheme(url),
+            Ok(driver) => driver.public_url(url).unwrap_or_else(|_| only_scheme(url)),
+            Err(_) => only_scheme(url),
         },
         // What stands before the colon may be half of a password.
         Err(_) => "unknown:".to_owned(),
@@ -56,4 +55,9 @@ pub fn wait_until_closed(timeout: Duration) -> bool {
         closed &= driver.wait_until_closed(timeout.saturating_sub(started.elapsed()));
     }
     closed
+}
+
+/// The scheme of a URL with its colon.
+fn only_scheme(url: &str) -> String {
+    format!("{}:", url.split(':').next().unwrap_or_default())
 }

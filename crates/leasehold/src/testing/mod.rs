@@ -2,6 +2,8 @@
 //! and a store in which things go wrong as a script says.
 
 mod fault;
+#[cfg(test)]
+pub(crate) mod odd_urls;
 
 pub use crate::clock::ManualClock;
 pub use fault::{Fault, FaultLayer, Faults};

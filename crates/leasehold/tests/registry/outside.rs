@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use async_trait::async_trait;
 use leasehold::backend::Backend;
 use leasehold::memory::Memory;
-use leasehold::stores::{StoreDescriptor, StoreDriver, absolute_url, all, public_url, register, without_credentials};
+use leasehold::stores::{StoreDescriptor, StoreDriver, absolute_url, all, public_url, register};
 use leasehold::testing::{Fault, FaultLayer};
 use leasehold::{Check, Error, ErrorCode, Locks, Operation, Verdict};
 
@@ -20,7 +20,7 @@ static PLACES: LazyLock<Mutex<HashMap<String, Memory>>> = LazyLock::new(Mutex::d
 struct Complete;
 
 fn host(url: &str) -> String {
-    without_credentials(url).split("//").nth(1).unwrap_or_default().to_owned()
+    url.rsplit(['/', '@']).next().unwrap_or_default().to_owned()
 }
 
 #[async_trait]
@@ -43,8 +43,8 @@ impl StoreDriver for Complete {
         Ok(Some(format!("make {}", host(url))))
     }
 
-    fn public_url(&self, url: &str) -> String {
-        without_credentials(url)
+    fn public_url(&self, url: &str) -> Result<String, Error> {
+        Ok(format!("complete://{}", host(url)))
     }
 
     fn absolute_url(&self, url: &str, directory: &Path) -> String {

@@ -77,8 +77,15 @@ async fn unknown_schemes_are_refused_everywhere_and_the_known_ones_named() {
 fn a_public_url_has_no_credentials_whatever_the_store() {
     for store in all().into_iter().filter(|store| store.is_built_in()) {
         assert!(!public_url(store.example).contains('@'), "{store:?}");
-        for scheme in store.schemes.iter().filter(|_| store.schemes != ["memory"] && store.schemes != ["sqlite"]) {
-            for url in [format!("{scheme}://me:secret@host/x?password=secret"), format!("{scheme}:me:secret")] {
+        for scheme in store.schemes.iter().filter(|_| store.schemes != ["sqlite"]) {
+            for url in [
+                format!("{scheme}://me:secret@host/x?password=secret"),
+                format!("{scheme}:me:secret"),
+                format!("{scheme}://host/0?p%61ssword=secret"),
+                format!("{scheme}://user:1?a=secret@host"),
+                format!("{scheme}://host/0?user=me&password=p@secret"),
+                format!("{scheme}://host/0?password=a&password=secret"),
+            ] {
                 assert!(!public_url(&url).contains("secret"), "{url}");
                 assert!(public_url(&url).starts_with(&format!("{scheme}:")), "{url}");
             }
@@ -96,7 +103,7 @@ fn a_server_is_named_without_credentials_and_from_anywhere() {
     let here = Path::new("/srv/app");
     let absolute = absolute_url("rediss://:pw@host?ca=ca.pem&key=/k.pem&prefix=x", here);
     assert_eq!(absolute, "rediss://:pw@host?ca=/srv/app/ca.pem&key=/k.pem&prefix=x");
-    assert_eq!(public_url("redis://me:secret@host:6379/0?prefix=app"), "redis://host:6379/0?prefix=app");
+    assert_eq!(public_url("redis://me:secret@host:6379/0?prefix=app"), "redis://host:6379?prefix=app");
     assert_eq!(public_url("unix:///run/r.sock?pass=sec@ret&db=1"), "unix:///run/r.sock?db=1");
 }
 
@@ -118,9 +125,11 @@ fn a_database_is_named_without_credentials_and_from_anywhere() {
 #[cfg(feature = "sqlite")]
 #[test]
 fn files_have_no_credentials_and_are_named_from_the_root() {
-    for url in ["sqlite:/var/lib/a@b.db", "sqlite:///var/lib/a@b.db?synchronous=full"] {
+    for url in ["sqlite:/var/lib/a@b.db", "sqlite:/var/lib/a@b.db?synchronous=full", "sqlite:a.db?create=false"] {
         assert_eq!(public_url(url), url);
     }
+    assert_eq!(public_url("sqlite:///a.db"), "sqlite:/a.db");
+    assert_eq!(public_url("sqlite:a.db?password=secret"), "sqlite:", "not one of its URLs");
     let here = Path::new("/srv/app");
     assert_eq!(absolute_url("sqlite:locks.db?create=false", here), "sqlite:/srv/app/locks.db?create=false");
     for already in ["sqlite:/locks.db", "memory:", "redis://host", "nosuch:x"] {
