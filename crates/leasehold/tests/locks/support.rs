@@ -1,6 +1,7 @@
 //! What the tests share: a store whose time and faults they control.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +13,7 @@ use leasehold::memory::Memory;
 use leasehold::testing::{FaultLayer, Faults, ManualClock};
 use leasehold::{Error, Fence, Key, ListRequest, LockId, Locks, LocksBuilder, Ttl};
 use test_support::{eventually, key};
+use tokio::sync::watch;
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
@@ -122,11 +124,62 @@ impl Altered for LandsLate {
     }
 }
 
-/// A memory store with another acquire.
+/// A store whose extends wait on their way, until a test lets them go. Clones are the same store.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldsUpExtends {
+    store: Memory,
+    sent: Arc<AtomicUsize>,
+    arrived: Arc<AtomicUsize>,
+    let_go: watch::Sender<bool>,
+}
+
+impl HoldsUpExtends {
+    pub(crate) fn new(store: Memory) -> Self {
+        Self { store, sent: Arc::default(), arrived: Arc::default(), let_go: watch::Sender::new(false) }
+    }
+
+    /// How many extends were ever on their way.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    /// How many of them the store got.
+    pub(crate) fn arrived(&self) -> usize {
+        self.arrived.load(Ordering::SeqCst)
+    }
+
+    /// Whether extends go through.
+    pub(crate) fn let_go(&self, yes: bool) {
+        self.let_go.send_replace(yes);
+    }
+}
+
+#[async_trait]
+impl Altered for HoldsUpExtends {
+    fn store(&self) -> &Memory {
+        &self.store
+    }
+
+    async fn altered_extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        self.sent.fetch_add(1, Ordering::SeqCst);
+        self.let_go.subscribe().wait_for(|yes| *yes).await.unwrap();
+        self.arrived.fetch_add(1, Ordering::SeqCst);
+        self.store.extend(id, ttl).await
+    }
+}
+
+/// A memory store with another acquire or extend.
 #[async_trait]
 trait Altered: std::fmt::Debug + Send + Sync + 'static {
     fn store(&self) -> &Memory;
-    async fn altered_acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error>;
+
+    async fn altered_acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        self.store().acquire(request).await
+    }
+
+    async fn altered_extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        self.store().extend(id, ttl).await
+    }
 }
 
 macro_rules! backend {
@@ -142,7 +195,7 @@ macro_rules! backend {
             }
 
             async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-                self.store().extend(id, ttl).await
+                self.altered_extend(id, ttl).await
             }
 
             async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
@@ -174,3 +227,4 @@ macro_rules! backend {
 
 backend!(FencesGoBack);
 backend!(LandsLate);
+backend!(HoldsUpExtends);
