@@ -40,6 +40,9 @@ mod cli;
 mod commands;
 mod event;
 mod exit;
+#[cfg(feature = "_fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod locks_view;
 mod options;
 mod reporter;

@@ -6,6 +6,8 @@ mod driver;
 mod error;
 mod examine;
 mod functions;
+#[cfg(feature = "_fuzzing")]
+pub(crate) mod fuzzing;
 mod options;
 mod push;
 mod record;

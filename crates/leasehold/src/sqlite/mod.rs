@@ -6,6 +6,8 @@ mod database;
 mod driver;
 mod error;
 mod examine;
+#[cfg(feature = "_fuzzing")]
+pub(crate) mod fuzzing;
 mod job;
 mod open;
 mod operations;
