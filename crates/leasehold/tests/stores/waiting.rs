@@ -51,8 +51,12 @@ async fn waiting_sends_next_to_nothing(store: Store) {
     let guard = holder.lock("order:42").ttl(LONG).acquire().await.unwrap();
     let waiting = tokio::spawn(async move { waiter.lock("order:42").wait_forever().acquire().await });
     eventually("it waits", async || server.are_awaited(&["order:42"])).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    server.requests();
+    eventually("it has settled down", async || {
+        server.requests();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.requests() == 0
+    })
+    .await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let requests = server.requests();
     println!("{requests} requests in 3 seconds of waiting");
