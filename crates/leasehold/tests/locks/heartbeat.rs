@@ -1,5 +1,7 @@
 //! Heartbeats: they keep the lock, do not depend on the user's runtime, and stop when told.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::memory::Memory;
@@ -45,32 +47,41 @@ async fn renewals_come_at_a_third_of_the_ttl_and_not_before() {
 
 #[test]
 fn a_blocked_runtime_does_not_lose_the_lock() {
-    let (store, faults) = FaultLayer::new(Memory::new());
-    let rival = Locks::new(store.clone());
-    let locks = Locks::new(store);
-    let ttl = Duration::from_millis(900);
+    let world = World::new();
+    let locks = world.locks();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let guard = runtime.block_on(async { locks.lock("k").ttl(ttl).acquire().await.unwrap() });
+    let guard = runtime.block_on(async { locks.lock("k").acquire().await.unwrap() });
     let fence = guard.fence();
 
-    let until = Instant::now() + ttl * 3;
-    let busy = |_| runtime.spawn(async move { while Instant::now() < until {} });
-    let blocked: Vec<_> = (0..2).map(busy).collect();
-    while Instant::now() < until {
-        assert_ne!(guard.state(), LockState::Lost);
-        std::thread::sleep(Duration::from_millis(50));
+    // Both threads of the runtime are in the middle of something.
+    let (busy, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let block = |_| {
+        let (busy, done) = (busy.clone(), done.clone());
+        runtime.spawn(async move {
+            busy.fetch_add(1, Ordering::SeqCst);
+            while !done.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })
+    };
+    let blocked: Vec<_> = (0..2).map(block).collect();
+    test_servers::eventually("the runtime is blocked", || busy.load(Ordering::SeqCst) == 2);
+    for _ in 0..9 {
+        world.clock.advance(TTL / 3);
+        test_servers::eventually("renewed", || guard.remaining() == TTL);
     }
+    assert_eq!(guard.state(), LockState::Held);
+    done.store(true, Ordering::SeqCst);
     runtime.block_on(async {
         for task in blocked {
             task.await.unwrap();
         }
-        assert_ne!(guard.state(), LockState::Lost);
+        let rival = world.rival();
         assert!(rival.lock("k").try_acquire().await.unwrap().is_none());
         let record = rival.get_by_id(guard.lock_id()).await.unwrap().expect("the store still has it");
         assert_eq!(record.fence, fence);
         guard.release().await.unwrap();
     });
-    assert!(faults.calls(Operation::Extend) >= 3, "it was renewed while the runtime was blocked");
 }
 
 #[tokio::test]
