@@ -194,26 +194,28 @@ fn an_acquire_whose_runtime_goes_away_is_undone() {
 /// Like a connection that many share: a request that was sent lands even if nobody waits for it any
 /// more. The first acquire takes its time.
 fn lands_late(memory: &Memory) -> LandsLate {
-    LandsLate { store: memory.clone(), first: true.into() }
+    LandsLate::new(memory.clone())
 }
 
 #[tokio::test]
 async fn a_try_that_lands_after_it_was_given_up_is_released_again() {
     let memory = Memory::new();
-    let locks = Locks::builder(lands_late(&memory)).call_timeout(Duration::from_millis(200)).build();
+    let late = lands_late(&memory);
+    let locks = Locks::builder(late.clone()).call_timeout(Duration::from_millis(200)).build();
     let error = locks.lock("k").ttl(Duration::from_secs(600)).try_acquire().await.unwrap_err();
     assert!(error.outcome_unknown());
-    eventually("it lands", async || memory.len() == 1).await;
+    late.landed().await;
     eventually("it is released again", async || memory.is_empty()).await;
 }
 
 #[tokio::test]
 async fn a_first_try_that_lands_after_the_release_is_released_again() {
     let memory = Memory::new();
-    let locks = Locks::builder(lands_late(&memory)).call_timeout(Duration::from_millis(200)).build();
+    let late = lands_late(&memory);
+    let locks = Locks::builder(late.clone()).call_timeout(Duration::from_millis(200)).build();
     let guard = locks.lock("k").ttl(Duration::from_secs(600)).acquire().await.unwrap();
     guard.release().await.unwrap();
-    eventually("it lands", async || memory.len() == 1).await;
+    late.landed().await;
     eventually("it is released again", async || memory.is_empty()).await;
 }
 
@@ -221,14 +223,14 @@ async fn a_first_try_that_lands_after_the_release_is_released_again() {
 async fn a_first_try_that_lands_after_the_guard_was_dropped_or_all_was_released_is_released_again() {
     for release_all in [false, true] {
         let memory = Memory::new();
-        let locks = Locks::builder(lands_late(&memory)).call_timeout(Duration::from_millis(200)).build();
+        let late = lands_late(&memory);
+        let locks = Locks::builder(late.clone()).call_timeout(Duration::from_millis(200)).build();
         let guard = locks.lock("k").ttl(Duration::from_secs(600)).acquire().await.unwrap();
         if release_all {
             assert_eq!(locks.release_all().await.unwrap(), 1);
         }
         drop(guard);
-        eventually("it was released", async || memory.is_empty()).await;
-        eventually("it lands", async || memory.len() == 1).await;
+        late.landed().await;
         eventually("it is released again", async || memory.is_empty()).await;
     }
 }

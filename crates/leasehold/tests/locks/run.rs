@@ -96,15 +96,20 @@ async fn a_driver_that_panics_does_not_make_the_work_outlive_the_lease() {
 
 #[tokio::test]
 async fn a_driver_that_panics_once_does_not_even_lose_the_lock() {
-    let memory = Memory::new();
-    let (store, faults) = FaultLayer::new(memory.clone());
+    let world = World::new();
     let armed = std::sync::atomic::AtomicBool::new(true);
-    faults.on_call(Operation::Extend, move || {
+    world.faults.on_call(Operation::Extend, move || {
         assert!(!armed.swap(false, std::sync::atomic::Ordering::SeqCst), "a bug in the driver");
     });
-    let guard = Locks::new(store).lock("k").ttl(Duration::from_millis(900)).acquire().await.unwrap();
-    eventually("renewed after the panic", async || faults.answers(Operation::Extend) >= 3).await;
-    assert_ne!(guard.state(), LockState::Lost);
+    let guard = world.locks().lock("k").acquire().await.unwrap();
+    world.clock.advance(TTL / 3);
+    eventually("it has panicked", async || guard.state() == LockState::Uncertain).await;
+    eventually("renewed after the panic", async || {
+        world.clock.advance(Duration::from_millis(10));
+        guard.state() == LockState::Held
+    })
+    .await;
+    assert_eq!(world.faults.answers(Operation::Extend), 1);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use leasehold::backend::{
 use leasehold::memory::Memory;
 use leasehold::testing::{FaultLayer, Faults, ManualClock};
 use leasehold::{Error, Fence, Key, ListRequest, LockId, Locks, LocksBuilder, Ttl};
-use test_support::{eventually, key};
+use test_support::{eventually, key, soon};
 use tokio::sync::watch;
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
@@ -97,12 +97,26 @@ impl Altered for FencesGoBack {
     }
 }
 
-/// A store whose first acquire lands half a second after it was sent, whether or not anybody still
-/// waits for it.
-#[derive(Debug)]
+/// A store whose first acquire lands only after a release, whether or not anybody still waits for
+/// it. Clones are the same store.
+#[derive(Clone, Debug)]
 pub(crate) struct LandsLate {
-    pub(crate) store: Memory,
-    pub(crate) first: AtomicBool,
+    store: Memory,
+    first: Arc<AtomicBool>,
+    released: watch::Sender<bool>,
+    landed: watch::Sender<bool>,
+}
+
+impl LandsLate {
+    pub(crate) fn new(store: Memory) -> Self {
+        let (released, landed) = (watch::Sender::new(false), watch::Sender::new(false));
+        Self { store, first: Arc::new(true.into()), released, landed }
+    }
+
+    /// Waits until it has landed.
+    pub(crate) async fn landed(&self) {
+        soon("the late acquire", self.landed.subscribe().wait_for(|yes| *yes)).await.unwrap();
+    }
 }
 
 #[async_trait]
@@ -115,12 +129,20 @@ impl Altered for LandsLate {
         if !self.first.swap(false, Ordering::SeqCst) {
             return self.store.acquire(request).await;
         }
-        let (store, request) = (self.store.clone(), request.clone());
+        let (late, request) = (self.clone(), request.clone());
         let sent = tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            store.acquire(&request).await
+            late.released.subscribe().wait_for(|yes| *yes).await.unwrap();
+            let answer = late.store.acquire(&request).await;
+            late.landed.send_replace(true);
+            answer
         });
         sent.await.unwrap()
+    }
+
+    async fn altered_release(&self, id: &LockId) -> Result<Release, Error> {
+        let answer = self.store.release(id).await;
+        self.released.send_replace(true);
+        answer
     }
 }
 
@@ -168,7 +190,7 @@ impl Altered for HoldsUpExtends {
     }
 }
 
-/// A memory store with another acquire or extend.
+/// A memory store with another acquire, extend or release.
 #[async_trait]
 trait Altered: std::fmt::Debug + Send + Sync + 'static {
     fn store(&self) -> &Memory;
@@ -179,6 +201,10 @@ trait Altered: std::fmt::Debug + Send + Sync + 'static {
 
     async fn altered_extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
         self.store().extend(id, ttl).await
+    }
+
+    async fn altered_release(&self, id: &LockId) -> Result<Release, Error> {
+        self.store().release(id).await
     }
 }
 
@@ -191,7 +217,7 @@ macro_rules! backend {
             }
 
             async fn release(&self, id: &LockId) -> Result<Release, Error> {
-                self.store().release(id).await
+                self.altered_release(id).await
             }
 
             async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
