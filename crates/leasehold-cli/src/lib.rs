@@ -41,6 +41,9 @@ mod commands;
 mod escape;
 mod event;
 mod exit;
+#[cfg(feature = "_fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod locks_view;
 mod options;
 mod output;

@@ -34,7 +34,8 @@ pub(crate) fn script(text: &str) -> Result<(), Failure> {
     print(text)
 }
 
-fn plain(lines: &str) -> String {
+/// What people see of lines.
+pub(crate) fn plain(lines: &str) -> String {
     lines.lines().map(|line| escape(line) + "\n").collect()
 }
 

@@ -43,7 +43,10 @@
 //!
 //! Both `cargo test` and `cargo nextest` then show tests such as
 //! `my_store::fencing::survives_expiry`. A store that cannot be reached fails them; nothing is ever
-//! skipped.
+//! skipped. Some promises are made only by stores that can push events, or whose fences are floored
+//! by the clock. A suite says if its store cannot ([`Suite::without_wake_ups`],
+//! [`Suite::without_clock_floored_fences`]); the tests of such promises are then marked as `[not
+//! applicable]`. If the suite and the store do not say the same, they fail.
 //!
 //! # A peer in another process
 //!
@@ -66,7 +69,7 @@
 //! use leasehold::memory::Memory;
 //! use leasehold::testing::ManualClock;
 //! use leasehold::Timestamp;
-//! use leasehold_conformance::{Harness, Suite, cases, runner, unique_namespace};
+//! use leasehold_conformance::{Harness, Outcome, Suite, cases, runner, unique_namespace};
 //!
 //! struct MyHarness {
 //!     store: Memory,
@@ -102,7 +105,7 @@
 //!     Ok::<_, leasehold::Error>(MyHarness { store, clock, namespace: unique_namespace() })
 //! });
 //! let case = cases().iter().find(|case| case.name() == "survives_expiry").expect("a case");
-//! assert_eq!(runner::run_case(&suite, case), Ok(()));
+//! assert_eq!(runner::run_case(&suite, case), Ok(Outcome::Passed));
 //! ```
 
 mod cases;
@@ -113,6 +116,6 @@ pub mod remote;
 pub mod runner;
 mod suite;
 
-pub use cases::{Case, cases};
+pub use cases::{Case, Outcome, cases};
 pub use harness::{Harness, ManualHarness, RealHarness, unique_namespace};
 pub use suite::Suite;

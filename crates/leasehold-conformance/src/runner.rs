@@ -9,34 +9,46 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime;
 use tokio::time::timeout;
 
-use crate::{Case, Harness, Suite, cases, history, model};
+use crate::{Case, Harness, Outcome, Suite, cases, history, model};
 
 /// The `main` of a test with `harness = false`: one test for each suite and case, named like
 /// `memory::fencing::survives_expiry`, and for each suite `model::random_commands_agree`,
-/// `history::concurrent_clients` and `history::concurrent_guards`. Understands the arguments of
-/// `cargo test` and `cargo nextest`.
+/// `history::concurrent_clients` and `history::concurrent_guards`. A case about something that the
+/// store of the suite cannot do is named like `[not applicable]
+/// pooler::wakeups::steal_tells_the_victim`, and checks only that the store says so itself.
+/// Understands the arguments of `cargo test` and `cargo nextest`.
 pub fn main(suites: &[Suite]) -> ExitCode {
     let arguments = Arguments::from_args();
-    let trials = suites.iter().flat_map(trials).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let trials: Vec<Trial> = suites.iter().flat_map(trials).collect();
+    let (all, not_applicable) = (trials.len(), trials.iter().filter(|trial| trial.kind() == NOT_APPLICABLE).count());
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // Those who want one test by its name do not count.
+    if !arguments.list && !arguments.exact {
+        eprintln!("{not_applicable} of all {all} tests are not applicable");
+    }
+    conclusion.exit_code()
 }
 
+/// What a test is called whose promise the store does not make.
+const NOT_APPLICABLE: &str = "not applicable";
+
 fn trials(suite: &Suite) -> Vec<Trial> {
-    let trial = |name: String, run: fn(&Suite, Option<&Case>) -> Result<(), String>, case: Option<&'static Case>| {
+    let name = |group: &str, name: &str| format!("{}::{group}::{name}", suite.name);
+    let of_suite = |group: &str, test: &str, run: fn(&Suite) -> Result<(), String>| {
         let suite = suite.clone();
-        Trial::test(name, move || run(&suite, case).map_err(Failed::from))
+        Trial::test(name(group, test), move || run(&suite).map_err(Failed::from))
     };
-    let mut trials: Vec<Trial> = cases()
-        .iter()
-        .map(|case| {
-            let name = format!("{}::{}::{}", suite.name, case.group(), case.name());
-            trial(name, |suite, case| case.map_or(Ok(()), |case| run_case(suite, case)), Some(case))
-        })
-        .collect();
-    trials.push(trial(format!("{}::model::random_commands_agree", suite.name), |suite, _| run_model(suite), None));
-    trials.push(trial(format!("{}::history::concurrent_clients", suite.name), |suite, _| run_history(suite), None));
+    let of_case = |case: &'static Case| {
+        let suite = suite.clone();
+        let not_applicable = case.not_applicable(&suite.capabilities).is_some();
+        Trial::test(name(case.group(), case.name()), move || run_case(&suite, case).map(drop).map_err(Failed::from))
+            .with_kind(if not_applicable { NOT_APPLICABLE } else { "" })
+    };
+    let mut trials: Vec<Trial> = cases().iter().map(of_case).collect();
+    trials.push(of_suite("model", "random_commands_agree", run_model));
+    trials.push(of_suite("history", "concurrent_clients", run_history));
     if suite.guards {
-        trials.push(trial(format!("{}::history::concurrent_guards", suite.name), |suite, _| run_guards(suite), None));
+        trials.push(of_suite("history", "concurrent_guards", run_guards));
     }
     trials
 }
@@ -45,13 +57,16 @@ fn trials(suite: &Suite) -> Vec<Trial> {
 ///
 /// # Errors
 ///
-/// What the case found wrong, or that it did not end in time.
-pub fn run_case(suite: &Suite, case: &Case) -> Result<(), String> {
+/// What the case found wrong, that it did not end in time, or that the store can do more or less
+/// than the suite says.
+pub fn run_case(suite: &Suite, case: &Case) -> Result<Outcome, String> {
     let case = *case;
-    run(suite, move |harness| async move {
-        case.run(harness).await;
-        Ok(())
-    })
+    let outcome = run(suite, move |harness| async move { Ok(case.run(harness).await) })?;
+    match (outcome, case.not_applicable(&suite.capabilities)) {
+        (Outcome::NotApplicable(reason), None) => Err(format!("{reason}, but the suite does not say so")),
+        (Outcome::Passed, Some(reason)) => Err(format!("the suite says that {reason}, but the store does not")),
+        _ => Ok(outcome),
+    }
 }
 
 /// Runs the reference model on a fresh harness.
@@ -83,9 +98,10 @@ pub fn run_guards(suite: &Suite) -> Result<(), String> {
     run(suite, |harness| async move { history::concurrent_guards(harness).await.map(drop) })
 }
 
-fn run<F>(suite: &Suite, test: impl FnOnce(Arc<dyn Harness>) -> F) -> Result<(), String>
+fn run<T, F>(suite: &Suite, test: impl FnOnce(Arc<dyn Harness>) -> F) -> Result<T, String>
 where
-    F: Future<Output = Result<(), String>> + Send + 'static,
+    T: Send + 'static,
+    F: Future<Output = Result<T, String>> + Send + 'static,
 {
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -4,6 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::backend::{Capabilities, TimeAuthority};
+
 use crate::Harness;
 use crate::history::HistoryOptions;
 use crate::model::ModelConfig;
@@ -15,6 +17,8 @@ type Made = Pin<Box<dyn Future<Output = Result<Arc<dyn Harness>, String>> + Send
 pub struct Suite {
     pub(crate) name: String,
     factory: Arc<dyn Fn() -> Made + Send + Sync>,
+    /// What the store must be able to do, whatever it says itself.
+    pub(crate) capabilities: Capabilities,
     pub(crate) model: ModelConfig,
     pub(crate) history: HistoryOptions,
     pub(crate) guards: bool,
@@ -42,11 +46,28 @@ impl Suite {
         Self {
             name: name.into(),
             factory: Arc::new(factory),
+            capabilities: Capabilities::new(TimeAuthority::Store).with_wake_ups(true).with_clock_floored_fences(true),
             model: ModelConfig::real_clock(),
             history: HistoryOptions::real_clock(),
             guards: true,
             timeout: Duration::from_secs(60),
         }
+    }
+
+    /// The store does not push events. Cases about events are not applicable then. Without this
+    /// they fail on such a store: a capability must not vanish unnoticed.
+    #[must_use]
+    pub fn without_wake_ups(mut self) -> Self {
+        self.capabilities = self.capabilities.with_wake_ups(false);
+        self
+    }
+
+    /// The store's fences are not floored by the clock. As with
+    /// [`without_wake_ups`](Self::without_wake_ups), the suite has to say so.
+    #[must_use]
+    pub fn without_clock_floored_fences(mut self) -> Self {
+        self.capabilities = self.capabilities.with_clock_floored_fences(false);
+        self
     }
 
     /// How much the reference model does; by default what suits a [real

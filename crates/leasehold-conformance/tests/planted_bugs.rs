@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use leasehold::Error;
+use leasehold::backend::Backend;
 use leasehold::memory::Memory;
 use leasehold::testing::ManualClock;
 use leasehold_conformance::history::HistoryOptions;
 use leasehold_conformance::model::ModelConfig;
-use leasehold_conformance::{ManualHarness, Suite, cases, runner};
+use leasehold_conformance::{ManualHarness, Outcome, Suite, cases, runner};
 use planted::{BROKEN_HANDLES, BrokenHandles, Bug, CannotPush, HandleBug, Plain, Planted, Slow};
 
 /// A suite over the memory store with the bug that `make` makes, one for both handles.
@@ -23,6 +24,13 @@ fn suite(name: &str, make: fn() -> Arc<dyn Bug>) -> Suite {
         Ok::<_, Error>(ManualHarness::new(handle(), handle(), &clock))
     });
     suite.model(ModelConfig::manual_clock()).history(HistoryOptions::manual_clock())
+}
+
+/// As [`suite`], and it says itself what the store says that it can do.
+fn forewarned_suite(name: &str, make: fn() -> Arc<dyn Bug>) -> Suite {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let suite = suite(name, make);
+    if make().capabilities(&store).wake_ups { suite } else { suite.without_wake_ups() }
 }
 
 /// The cases that fail, side by side because some of them wait for an event that never comes.
@@ -67,14 +75,33 @@ fn a_slow_store_passes_everything() {
 
 #[test]
 fn a_store_that_cannot_push_passes_everything() {
-    passes_everything(&suite("cannot_push", || Arc::new(CannotPush)));
+    passes_everything(&suite("cannot_push", || Arc::new(CannotPush)).without_wake_ups());
+}
+
+#[test]
+fn a_capability_that_the_suite_counts_on_does_not_vanish_unnoticed() {
+    without_panic_messages();
+    let suite = suite("cannot_push", || Arc::new(CannotPush));
+    let (expected, found) = (Memory::new().capabilities(), Memory::new().capabilities().with_wake_ups(false));
+    for case in cases().iter().filter(|case| case.group() == "wakeups") {
+        let outcome = runner::run_case(&suite, case);
+        let same = case.not_applicable(&expected) == case.not_applicable(&found);
+        assert_eq!(outcome.is_ok(), same, "{}: {outcome:?}", case.name());
+    }
+}
+
+#[test]
+fn a_case_that_is_not_applicable_says_so() {
+    let suite = suite("cannot_push", || Arc::new(CannotPush)).without_wake_ups();
+    let case = cases().iter().find(|case| case.name() == "steal_tells_the_victim").expect("a case");
+    assert_eq!(runner::run_case(&suite, case), Ok(Outcome::NotApplicable("the store does not push events")));
 }
 
 #[test]
 fn the_table_catches_every_planted_bug() {
     without_panic_messages();
     for (name, make) in planted::BUGS {
-        let caught: Vec<String> = failing_cases(&suite(name, *make)).into_keys().collect();
+        let caught: Vec<String> = failing_cases(&forewarned_suite(name, *make)).into_keys().collect();
         println!("{name}: {}", caught.join(", "));
         assert!(!caught.is_empty(), "no case catches {name}");
     }

@@ -71,6 +71,9 @@ mod check;
 mod clock;
 mod error;
 mod fence;
+#[cfg(feature = "_fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hash_id;
 mod holder;
 mod inbox;

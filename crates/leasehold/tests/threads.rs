@@ -31,7 +31,8 @@ async fn use_all_of_it(locks: &Locks) {
         let guard = locks.lock(key).ttl(Duration::from_millis(150)).acquire().await.expect("it works");
         let waiter = tokio::spawn(locks.lock(key).wait_forever().acquire());
         tokio::time::sleep(Duration::from_millis(100)).await;
-        guard.release().await.expect("it works");
+        // Lost, if this machine was too slow for such a short ttl.
+        let _ = guard.release().await;
         drop(waiter.await.expect("it works").expect("it works"));
     }
 }

@@ -5,6 +5,7 @@
 //! - [`suite`]: runs [`Case`]s over the stores of the table, each as a test of its own.
 //! - [`redis`], [`postgres`]: how each store is started, looked into and broken, and what tests of
 //!   that store alone use.
+//! - [`fuzz`]: runs fuzz targets for a moment each.
 //! - [`eventually`], [`soon`]: wait for what must happen, with one [`DEADLINE`].
 //! - [`request`], [`granted`], [`held`], [`check`] and others: what is said again and again.
 
@@ -12,6 +13,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod checks;
+pub mod fuzz;
 mod operations;
 mod other_library;
 pub mod postgres;

@@ -15,7 +15,7 @@ group!("fencing":
     survives_a_steal,
     is_the_one_on_record,
     never_repeats_under_concurrency,
-    floored_by_the_clock,
+    floored_by_the_clock needs ClockFlooredFences,
 );
 
 async fn increases_with_each_grant(cx: &Context) {
@@ -97,9 +97,6 @@ async fn never_repeats_under_concurrency(cx: &Context) {
 }
 
 async fn floored_by_the_clock(cx: &Context) {
-    if !cx.backend.capabilities().clock_floored_fences {
-        return;
-    }
     let key = cx.key("floored");
     for _ in 0..3 {
         let floor = Fence::clock_floor(cx.earliest());

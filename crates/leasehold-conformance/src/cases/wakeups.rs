@@ -7,15 +7,15 @@ use super::context::{Context, EVENT_TIMEOUT, LONG, event, granted, released, req
 use super::group;
 
 group!("wakeups":
-    release_wakes_a_subscriber_on_the_peer,
-    release_wakes_every_subscriber,
-    nothing_is_missed_between_subscribe_and_release,
-    steal_tells_the_victim,
-    force_release_wakes_and_tells,
-    unrelated_keys_do_not_wake,
-    a_store_that_cannot_push_stays_silent,
+    release_wakes_a_subscriber_on_the_peer needs WakeUps,
+    release_wakes_every_subscriber needs WakeUps,
+    nothing_is_missed_between_subscribe_and_release needs WakeUps,
+    steal_tells_the_victim needs WakeUps,
+    force_release_wakes_and_tells needs WakeUps,
+    unrelated_keys_do_not_wake needs WakeUps,
+    a_store_that_cannot_push_stays_silent needs NoWakeUps,
     a_waiting_guard_gets_the_lock_that_a_peer_releases,
-    a_guard_hears_that_its_lock_was_taken,
+    a_guard_hears_that_its_lock_was_taken needs WakeUps,
 );
 
 /// Waits until `subscription` says that the lock of `key` with this fence is dead, and how that
@@ -35,9 +35,6 @@ async fn loss_of(subscription: &mut Subscription, lock: (&Key, Fence)) -> Loss {
 }
 
 async fn release_wakes_a_subscriber_on_the_peer(cx: &Context) {
-    if !cx.backend.capabilities().wake_ups {
-        return;
-    }
     let key = cx.key("awaited");
     let grant = cx.take(&key, LONG).await;
     let mut freed = cx.peer.subscribe(Topic::Freed(&key)).await.expect("subscribe answers");
@@ -46,9 +43,6 @@ async fn release_wakes_a_subscriber_on_the_peer(cx: &Context) {
 }
 
 async fn release_wakes_every_subscriber(cx: &Context) {
-    if !cx.backend.capabilities().wake_ups {
-        return;
-    }
     let key = cx.key("popular");
     let grant = cx.take(&key, LONG).await;
     let mut subscriptions = Vec::new();
@@ -63,9 +57,6 @@ async fn release_wakes_every_subscriber(cx: &Context) {
 }
 
 async fn nothing_is_missed_between_subscribe_and_release(cx: &Context) {
-    if !cx.backend.capabilities().wake_ups {
-        return;
-    }
     for round in 0..20 {
         let key = cx.key(&format!("prompt-{round}"));
         let grant = cx.take(&key, LONG).await;
@@ -76,9 +67,6 @@ async fn nothing_is_missed_between_subscribe_and_release(cx: &Context) {
 }
 
 async fn steal_tells_the_victim(cx: &Context) {
-    if !cx.backend.capabilities().wake_ups {
-        return;
-    }
     let key = cx.key("stolen");
     let mut taken = cx.backend.subscribe(Topic::Taken).await.expect("subscribe answers");
     let victim = cx.take(&key, LONG).await;
@@ -88,9 +76,6 @@ async fn steal_tells_the_victim(cx: &Context) {
 }
 
 async fn force_release_wakes_and_tells(cx: &Context) {
-    if !cx.backend.capabilities().wake_ups {
-        return;
-    }
     let key = cx.key("forced");
     let mut taken = cx.backend.subscribe(Topic::Taken).await.expect("subscribe answers");
     let mut freed = cx.backend.subscribe(Topic::Freed(&key)).await.expect("subscribe answers");
@@ -101,9 +86,6 @@ async fn force_release_wakes_and_tells(cx: &Context) {
 }
 
 async fn unrelated_keys_do_not_wake(cx: &Context) {
-    if !cx.backend.capabilities().wake_ups {
-        return;
-    }
     let (busy, quiet) = (cx.key("busy"), cx.key("quiet"));
     cx.take(&quiet, LONG).await;
     let grant = cx.take(&busy, LONG).await;
@@ -115,9 +97,6 @@ async fn unrelated_keys_do_not_wake(cx: &Context) {
 }
 
 async fn a_store_that_cannot_push_stays_silent(cx: &Context) {
-    if cx.backend.capabilities().wake_ups {
-        return;
-    }
     let key = cx.key("silent");
     let mut freed = cx.peer.subscribe(Topic::Freed(&key)).await.expect("subscribe answers");
     let mut taken = cx.peer.subscribe(Topic::Taken).await.expect("subscribe answers");
@@ -147,9 +126,6 @@ async fn a_waiting_guard_gets_the_lock_that_a_peer_releases(cx: &Context) {
 }
 
 async fn a_guard_hears_that_its_lock_was_taken(cx: &Context) {
-    if !cx.backend.capabilities().wake_ups {
-        return;
-    }
     let key = cx.key("taken");
     let (locks, faults) = cx.locks();
     let guard = locks.lock(&key).acquire().await.expect("the lock is free");

@@ -14,6 +14,11 @@ const SLACK: Duration = Duration::from_millis(50);
 pub(super) struct KeyState {
     locks: BTreeMap<String, Lock>,
     fences: BTreeSet<u64>,
+    /// The locks that somebody may count on. A history has many more, which are over, and a look at
+    /// all of them for each event would take the square of its length.
+    live: BTreeSet<String>,
+    /// The locks that are not superseded, by their fences.
+    latest: BTreeMap<u64, Vec<String>>,
     /// Steals and forced releases that were sent and not answered: any lock may be ended by one of
     /// them.
     interventions: u32,
@@ -55,6 +60,9 @@ impl KeyState {
             What::Extended { deadline } => {
                 let state = self.locks.entry(lock.to_owned()).or_default();
                 state.deadline = deadline;
+                if state.fence.is_some() {
+                    self.live.insert(lock.to_owned());
+                }
                 if state.extend_too_late {
                     broken.push(Violation::Resurrected { key: key.to_owned(), lock: lock.to_owned() });
                 }
@@ -116,17 +124,22 @@ impl KeyState {
         if !self.fences.insert(fence) {
             broken.push(Violation::FenceRepeated { key: key.to_owned(), fence });
         }
+        self.live.insert(lock.to_owned());
         self.check_overlap(key, lock, at, broken);
-        for (name, other) in &mut self.locks {
-            other.superseded |= name != lock && other.fence.is_some_and(|before| before < fence);
+        let latest = self.latest.split_off(&fence);
+        for name in std::mem::replace(&mut self.latest, latest).into_values().flatten() {
+            self.locks.entry(name).and_modify(|other| other.superseded = true);
         }
+        self.latest.entry(fence).or_default().push(lock.to_owned());
     }
 
     /// Nobody else may count on the key now that `lock` does.
-    fn check_overlap(&self, key: &str, lock: &str, at: u64, broken: &mut Vec<Violation>) {
-        let Some(new) = self.locks.get(lock).filter(|new| !new.ended && new.deadline > at) else { return };
+    fn check_overlap(&mut self, key: &str, lock: &str, at: u64, broken: &mut Vec<Violation>) {
         let tolerance = u64::try_from((TIME_TOLERANCE - SLACK).as_nanos()).unwrap_or(u64::MAX);
-        for (name, other) in &self.locks {
+        let is_live = |other: &Lock| !other.ended && at < other.deadline.saturating_add(tolerance);
+        self.live.retain(|name| self.locks.get(name).is_some_and(is_live));
+        let Some(new) = self.locks.get(lock).filter(|new| !new.ended && new.deadline > at) else { return };
+        for (name, other) in self.live.iter().filter_map(|name| self.locks.get_key_value(name)) {
             // A lock that is extended may have been stolen before the answer arrived.
             let intervened = other.intervened || (new.intervened && other.fence > new.fence);
             if name == lock || other.fence.is_none() || other.ended || intervened {

@@ -49,6 +49,9 @@
 //! message, hint, operation, whether the outcome is unknown, and its source as text.
 
 mod connection;
+#[cfg(feature = "_fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod peer;
 mod pending;
 mod pipes;

@@ -34,7 +34,8 @@ fn main() -> ExitCode {
     }
     suites.push(shorter(Suite::new("redis_with_layers", around::layers)));
     suites.push(shorter(Suite::new("redis_cluster", around::cluster)));
-    suites.push(shorter(Suite::new("postgres_pgbouncer", around::pooler)));
+    // A pooler does not deliver notifications.
+    suites.push(shorter(Suite::new("postgres_pgbouncer", around::pooler)).without_wake_ups());
     runner::main(&suites)
 }
 

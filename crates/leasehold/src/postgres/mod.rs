@@ -8,6 +8,8 @@ mod error;
 mod examine;
 mod extend;
 mod functions;
+#[cfg(feature = "_fuzzing")]
+pub(crate) mod fuzzing;
 mod many;
 mod migration_warnings;
 mod obstacle;

@@ -4,6 +4,8 @@ mod connection;
 mod driver;
 mod error;
 mod examine;
+#[cfg(feature = "_fuzzing")]
+pub(crate) mod fuzzing;
 mod herd;
 mod list;
 mod many;

@@ -6,6 +6,8 @@
 
 pub(crate) mod clock_check;
 pub(crate) mod driver_error;
+#[cfg(feature = "_fuzzing")]
+pub(crate) mod fuzzing;
 pub(crate) mod listener;
 pub(crate) mod notification;
 pub(crate) mod per_runtime;

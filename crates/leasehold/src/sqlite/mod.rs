@@ -7,6 +7,8 @@ mod directory;
 mod driver;
 mod error;
 mod examine;
+#[cfg(feature = "_fuzzing")]
+pub(crate) mod fuzzing;
 mod job;
 mod open;
 mod operations;

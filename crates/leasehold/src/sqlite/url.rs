@@ -17,7 +17,7 @@ const READER: UrlReader = UrlReader { scheme: "sqlite" };
 
 const KNOWN: &str = "synchronous=full, synchronous=normal, create=false, create=true";
 
-fn parse(rest: &str) -> Result<(&str, SqliteOptions), Error> {
+pub(super) fn parse(rest: &str) -> Result<(&str, SqliteOptions), Error> {
     let (path, given) = READER.split(rest)?;
     let path = match path.strip_prefix("//") {
         Some(path) if path.starts_with('/') => path,

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::memory::Memory;
-use leasehold::testing::{Fault, FaultLayer};
-use leasehold::{ErrorCode, LockState, Locks, Loss, Operation, Ttl};
+use leasehold::testing::Fault;
+use leasehold::{ErrorCode, LockState, Loss, Operation, Ttl};
 use test_support::eventually;
 
 use crate::support::{TTL, World, poll_then_drop};
@@ -132,21 +131,24 @@ async fn a_cancelled_extend_is_carried_out_all_the_same() {
 
 #[test]
 fn an_extend_on_a_blocked_runtime_does_not_keep_renewals_waiting() {
-    let (store, faults) = FaultLayer::new(Memory::new());
-    let locks = Locks::new(store);
+    let world = World::new();
+    let locks = world.locks();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let ttl = Duration::from_millis(600);
-    let guard = runtime.block_on(async { locks.lock("k").ttl(ttl).acquire().await.unwrap() });
-    faults.always(Operation::Extend, Fault::DelayAfter(Duration::from_millis(20)));
+    let guard = runtime.block_on(async { locks.lock("k").acquire().await.unwrap() });
+    world.faults.always(Operation::Extend, Fault::DelayAfter(Duration::from_millis(5)));
     runtime.block_on(async {
-        let mut extend = std::pin::pin!(guard.extend(ttl));
+        let mut extend = std::pin::pin!(guard.extend(TTL * 2));
         let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(extend.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
         // The extend is never polled again while the thread is blocked.
-        std::thread::sleep(ttl * 3);
-        assert_ne!(guard.state(), LockState::Lost);
+        for _ in 0..4 {
+            test_servers::eventually("extended", || guard.remaining() == TTL * 2);
+            world.clock.advance(TTL * 2 / 3);
+        }
+        test_servers::eventually("extended", || guard.remaining() == TTL * 2);
+        assert_eq!(guard.state(), LockState::Held);
     });
-    assert!(faults.calls(Operation::Extend) >= 4);
+    assert!(world.faults.calls(Operation::Extend) >= 5);
 }
 
 #[tokio::test]

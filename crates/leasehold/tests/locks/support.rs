@@ -1,6 +1,7 @@
 //! What the tests share: a store whose time and faults they control.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +12,8 @@ use leasehold::backend::{
 use leasehold::memory::Memory;
 use leasehold::testing::{FaultLayer, Faults, ManualClock};
 use leasehold::{Error, Fence, Key, ListRequest, LockId, Locks, LocksBuilder, Ttl};
-use test_support::{eventually, key};
+use test_support::{eventually, key, soon};
+use tokio::sync::watch;
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
@@ -95,12 +97,26 @@ impl Altered for FencesGoBack {
     }
 }
 
-/// A store whose first acquire lands half a second after it was sent, whether or not anybody still
-/// waits for it.
-#[derive(Debug)]
+/// A store whose first acquire lands only after a release, whether or not anybody still waits for
+/// it. Clones are the same store.
+#[derive(Clone, Debug)]
 pub(crate) struct LandsLate {
-    pub(crate) store: Memory,
-    pub(crate) first: AtomicBool,
+    store: Memory,
+    first: Arc<AtomicBool>,
+    released: watch::Sender<bool>,
+    landed: watch::Sender<bool>,
+}
+
+impl LandsLate {
+    pub(crate) fn new(store: Memory) -> Self {
+        let (released, landed) = (watch::Sender::new(false), watch::Sender::new(false));
+        Self { store, first: Arc::new(true.into()), released, landed }
+    }
+
+    /// Waits until it has landed.
+    pub(crate) async fn landed(&self) {
+        soon("the late acquire", self.landed.subscribe().wait_for(|yes| *yes)).await.unwrap();
+    }
 }
 
 #[async_trait]
@@ -113,20 +129,83 @@ impl Altered for LandsLate {
         if !self.first.swap(false, Ordering::SeqCst) {
             return self.store.acquire(request).await;
         }
-        let (store, request) = (self.store.clone(), request.clone());
+        let (late, request) = (self.clone(), request.clone());
         let sent = tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            store.acquire(&request).await
+            late.released.subscribe().wait_for(|yes| *yes).await.unwrap();
+            let answer = late.store.acquire(&request).await;
+            late.landed.send_replace(true);
+            answer
         });
         sent.await.unwrap()
     }
+
+    async fn altered_release(&self, id: &LockId) -> Result<Release, Error> {
+        let answer = self.store.release(id).await;
+        self.released.send_replace(true);
+        answer
+    }
 }
 
-/// A memory store with another acquire.
+/// A store whose extends wait on their way, until a test lets them go. Clones are the same store.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldsUpExtends {
+    store: Memory,
+    sent: Arc<AtomicUsize>,
+    arrived: Arc<AtomicUsize>,
+    let_go: watch::Sender<bool>,
+}
+
+impl HoldsUpExtends {
+    pub(crate) fn new(store: Memory) -> Self {
+        Self { store, sent: Arc::default(), arrived: Arc::default(), let_go: watch::Sender::new(false) }
+    }
+
+    /// How many extends were ever on their way.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    /// How many of them the store got.
+    pub(crate) fn arrived(&self) -> usize {
+        self.arrived.load(Ordering::SeqCst)
+    }
+
+    /// Whether extends go through.
+    pub(crate) fn let_go(&self, yes: bool) {
+        self.let_go.send_replace(yes);
+    }
+}
+
+#[async_trait]
+impl Altered for HoldsUpExtends {
+    fn store(&self) -> &Memory {
+        &self.store
+    }
+
+    async fn altered_extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        self.sent.fetch_add(1, Ordering::SeqCst);
+        self.let_go.subscribe().wait_for(|yes| *yes).await.unwrap();
+        self.arrived.fetch_add(1, Ordering::SeqCst);
+        self.store.extend(id, ttl).await
+    }
+}
+
+/// A memory store with another acquire, extend or release.
 #[async_trait]
 trait Altered: std::fmt::Debug + Send + Sync + 'static {
     fn store(&self) -> &Memory;
-    async fn altered_acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error>;
+
+    async fn altered_acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
+        self.store().acquire(request).await
+    }
+
+    async fn altered_extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        self.store().extend(id, ttl).await
+    }
+
+    async fn altered_release(&self, id: &LockId) -> Result<Release, Error> {
+        self.store().release(id).await
+    }
 }
 
 macro_rules! backend {
@@ -138,11 +217,11 @@ macro_rules! backend {
             }
 
             async fn release(&self, id: &LockId) -> Result<Release, Error> {
-                self.store().release(id).await
+                self.altered_release(id).await
             }
 
             async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-                self.store().extend(id, ttl).await
+                self.altered_extend(id, ttl).await
             }
 
             async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
@@ -174,3 +253,4 @@ macro_rules! backend {
 
 backend!(FencesGoBack);
 backend!(LandsLate);
+backend!(HoldsUpExtends);

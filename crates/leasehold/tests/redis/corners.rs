@@ -1,6 +1,6 @@
 //! Corners: what is rare, and was wrong once.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::backend::{Acquire, Backend, Extend};
 use leasehold::redis::{Redis, RedisOptions};
@@ -169,11 +169,10 @@ async fn a_listing_has_one_deadline() {
         }
     });
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let started = Instant::now();
-    let outcome = store.list(&ListRequest::new("")).await.map(|page| page.next.is_some());
-    let took = started.elapsed();
+    // By the same clock as the timeout of 1 s, which a busy machine does not hurry.
+    let listed = tokio::time::timeout(Duration::from_millis(1500), store.list(&ListRequest::new(""))).await;
     drop(busy);
-    assert!(took < Duration::from_millis(1500), "{took:?} with a timeout of 1 s: {outcome:?}");
+    assert!(listed.is_ok(), "it took longer than its timeout");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use leasehold::{ErrorCode, Key, ListRequest, Locks};
 use serde_json::Value;
 use test_servers::Redis as Server;
 use test_support::redis::{exists, snapshot};
-use test_support::{everything_said, granted, key, request};
+use test_support::{StoreServer, eventually, everything_said, granted, key, request};
 
 use crate::support::connect;
 
@@ -130,8 +130,9 @@ async fn reserved_names_are_refused_before_anything_is_sent() {
     let server = Server::start();
     let store = connect(&server).await;
     let locks = Locks::new(connect(&server).await);
-    // Whatever a handle does when it is new is done.
+    // Whatever a handle does when it is new is done: its keeper has subscribed as well.
     locks.lock("warm").acquire().await.unwrap().release().await.unwrap();
+    eventually("the keeper listens", async || server.listeners() == 1).await;
     granted(&store, &request("warm")).await;
     let before = snapshot(&server);
     server.cli(&["CONFIG", "RESETSTAT"]);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::backend::{Backend, Topic};
 use leasehold::{Error, ErrorCode, Locks};
-use test_support::{Case, DEADLINE, Setup, cases, connect, everything_said, granted, key, locks, request, soon};
+use test_support::{Case, Setup, cases, connect, everything_said, granted, key, locks, request, soon};
 
 use crate::Store;
 
@@ -93,13 +93,11 @@ async fn a_subscription_has_a_deadline(store: Store) {
     proxy.stall_all();
     let later = async |name: &str, millis| {
         tokio::time::sleep(Duration::from_millis(millis)).await;
-        let started = Instant::now();
-        // Whoever listens already may say yes, and tell later that something was missed.
-        let _ = tokio::time::timeout(DEADLINE, store.subscribe(Topic::Freed(&key(name)))).await.unwrap();
-        started.elapsed()
+        // The deadline is measured by the same clock, which a busy machine does not hurry. Whoever
+        // listens already may say yes, and tell later that something was missed.
+        let key = key(name);
+        tokio::time::timeout(Duration::from_millis(1500), store.subscribe(Topic::Freed(&key))).await.is_ok()
     };
-    let all = tokio::join!(later("a", 0), later("b", 50), later("c", 100));
-    for took in [all.0, all.1, all.2] {
-        assert!(took < Duration::from_millis(1500), "{took:?} with a timeout of 1 s");
-    }
+    let in_time = tokio::join!(later("a", 0), later("b", 50), later("c", 100));
+    assert_eq!(in_time, (true, true, true), "with a timeout of 1 s");
 }

@@ -52,8 +52,12 @@ async fn waiting_sends_next_to_nothing(store: Store) {
     let guard = holder.lock("order:42").ttl(LONG).acquire().await.unwrap();
     let waiting = tokio::spawn(async move { waiter.lock("order:42").wait_forever().acquire().await });
     eventually("it waits", async || server.are_awaited(&["order:42"])).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    server.requests();
+    eventually("it has settled down", async || {
+        server.requests();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.requests() == 0
+    })
+    .await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let requests = server.requests();
     println!("{requests} requests in 3 seconds of waiting");
@@ -74,7 +78,7 @@ async fn a_hundred_waiters_share_one_connection_and_a_handle_has_three(store: St
     eventually("those who took the locks are gone", async || server.connections() == 0).await;
     let handle = locks(&server.frugal_url()).await;
     // Renewed all the while, on the connection for heartbeats.
-    let kept = handle.lock("kept").ttl(Duration::from_millis(900)).acquire().await.unwrap();
+    let kept = handle.lock("kept").ttl(Duration::from_secs(3)).acquire().await.unwrap();
     let spawn = |name: &String| {
         let (handle, name) = (handle.clone(), name.clone());
         tokio::spawn(async move { handle.lock(name.as_str()).wait_forever().acquire().await })
