@@ -5,39 +5,53 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::Timestamp;
+use crate::boot_clock::BootClock;
 
 /// Where the time comes from: the system, or a test that moves it by hand.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The monotonic clock, set to the wall clock once: it never goes back while the process lives.
-    System { started: Instant, at: Timestamp },
+    System { started: Instant, at: Timestamp, boot: BootClock },
     /// Moved by a test.
     Manual(ManualClock),
 }
 
 impl Clock {
     pub(crate) fn system() -> Self {
-        Self::System { started: Instant::now(), at: Timestamp::now() }
+        Self::System { started: Instant::now(), at: Timestamp::now(), boot: BootClock::default() }
     }
 
+    /// The time of a store in this process. It stands still while the machine is suspended: a lease
+    /// does not end in the store before its holder could notice.
     pub(crate) fn timestamp(&self) -> Timestamp {
         match self {
-            Self::System { started, at } => *at + started.elapsed(),
+            Self::System { started, at, .. } => *at + started.elapsed(),
             Self::Manual(clock) => clock.now(),
         }
     }
 
+    /// The time by which holders count. It goes on while the machine is suspended, where the system
+    /// can tell.
     pub(crate) fn instant(&self) -> Instant {
         match self {
-            Self::System { .. } => Instant::now(),
+            Self::System { boot, .. } => boot.now(),
             Self::Manual(clock) => clock.instant(),
         }
     }
 
+    /// Sleeps until `at` on the clock of [`instant`](Clock::instant).
     pub(crate) async fn sleep_until(&self, at: Instant) {
         match self {
-            Self::System { .. } => tokio::time::sleep_until(at.into()).await,
+            Self::System { boot, .. } => boot.sleep_until(at).await,
             Self::Manual(clock) => clock.sleep_until(at).await,
+        }
+    }
+
+    /// For how long the machine was suspended so far.
+    pub(crate) fn suspended(&self) -> Duration {
+        match self {
+            Self::System { boot, .. } => boot.suspended(),
+            Self::Manual(_) => Duration::ZERO,
         }
     }
 }

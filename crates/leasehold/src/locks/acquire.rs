@@ -211,6 +211,7 @@ impl Plan {
             heartbeat: self.heartbeat,
             max_hold: self.max_hold,
             sent: attempt.counts_from(),
+            process: core.process,
             late: attempt.may_be_late().then(|| self.request.clone()),
         };
         let hold = Arc::new(Hold::new(grant, terms, core.settings.clock.clone()));

@@ -15,6 +15,7 @@ use super::queue::Queue;
 use super::schedule::Schedule;
 use super::settings::{ReleaseFailure, Settings};
 use crate::backend::{Backend, Release};
+use crate::process::Process;
 use crate::sync::lock;
 use crate::{Error, Fence, Key, LockId, Loss, Operation, Ttl};
 
@@ -46,6 +47,8 @@ pub(super) struct GivenBack {
 /// What the handle, its guards and its keeper share.
 #[derive(Debug)]
 pub(super) struct Core {
+    /// Where the handle was made, and where alone it may be used.
+    pub(super) process: Process,
     pub(super) backend: Arc<dyn Backend>,
     pub(super) settings: Settings,
     /// The longest that a call to the store may take.
@@ -68,6 +71,7 @@ impl Core {
         let its_own = || backend.capabilities().call_timeout.saturating_mul(CALL_TIMEOUTS);
         Self {
             call_timeout: settings.call_timeout.unwrap_or_else(its_own),
+            process: Process::current(),
             backend,
             settings,
             queue: Queue::new(),
@@ -173,7 +177,7 @@ impl Core {
             // tolerance.
             Loss::Expired | Loss::MaxHold => true,
             Loss::Released => first,
-            Loss::Gone | Loss::Stolen | Loss::ForceReleased => false,
+            Loss::Gone | Loss::Stolen | Loss::ForceReleased | Loss::Forked => false,
         };
         GivenBack { loss, store_has_it }
     }

@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use super::lease::LockState;
 use crate::backend::AcquireRequest;
 use crate::clock::Clock;
+use crate::process::Process;
 use crate::sync::lock;
 use crate::{Fence, Grant, Key, LockId, Loss, Timestamp, Ttl};
 
@@ -22,6 +23,9 @@ pub(super) struct Hold {
     /// The end of `max_hold`.
     pub(super) hold_until: Option<Instant>,
     pub(super) clock: Clock,
+    /// The process that holds it. In a fork, nothing below is looked at: a thread that the fork
+    /// does not have may have locked it.
+    process: Process,
     pub(super) state: Mutex<State>,
     /// Something in `state` changed that somebody may wait for.
     pub(super) changed: Notify,
@@ -73,6 +77,7 @@ pub(super) struct Terms {
     pub(super) max_hold: Option<Duration>,
     /// When the request that was granted was sent.
     pub(super) sent: Instant,
+    pub(super) process: Process,
     pub(super) late: Option<Arc<AcquireRequest>>,
 }
 
@@ -88,6 +93,7 @@ impl Hold {
             granted: clock.instant(),
             hold_until,
             clock,
+            process: terms.process,
             state: Mutex::new(State {
                 ttl: terms.ttl,
                 deadline: earlier(terms.sent + terms.ttl.as_duration(), hold_until),
@@ -104,7 +110,15 @@ impl Hold {
         }
     }
 
+    /// The loss of a copy of the hold, in a fork of the process that has it.
+    pub(super) fn forked(&self) -> Option<Loss> {
+        (!self.process.is_current()).then_some(Loss::Forked)
+    }
+
     pub(super) fn state(&self) -> LockState {
+        if self.forked().is_some() {
+            return LockState::Lost;
+        }
         let state = lock(&self.state);
         if state.end.is_some() || self.clock.instant() >= state.deadline {
             LockState::Lost
@@ -116,6 +130,9 @@ impl Hold {
     }
 
     pub(super) fn remaining(&self) -> Duration {
+        if self.forked().is_some() {
+            return Duration::ZERO;
+        }
         let state = lock(&self.state);
         match state.end {
             Some(_) => Duration::ZERO,
@@ -138,8 +155,10 @@ impl Hold {
 
     /// How it was lost, also if the deadline has passed without anybody having noticed yet.
     pub(super) fn loss(&self) -> Option<Loss> {
-        let state = lock(&self.state);
-        state.end.or_else(|| self.overdue(&state))
+        self.forked().or_else(|| {
+            let state = lock(&self.state);
+            state.end.or_else(|| self.overdue(&state))
+        })
     }
 
     pub(super) fn overdue(&self, state: &State) -> Option<Loss> {
@@ -172,8 +191,11 @@ impl Hold {
         alive
     }
 
-    /// One guard less; tells whether it was the last.
+    /// One guard less; tells whether it was the last. The guards of a fork do not count.
     pub(super) fn leave(&self) -> bool {
+        if self.forked().is_some() {
+            return false;
+        }
         let mut state = lock(&self.state);
         state.guards = state.guards.saturating_sub(1);
         state.guards == 0
@@ -199,13 +221,10 @@ impl Hold {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            let deadline = {
-                let state = lock(&self.state);
-                if let Some(loss) = state.end.or_else(|| self.overdue(&state)) {
-                    return loss;
-                }
-                state.deadline
-            };
+            if let Some(loss) = self.loss() {
+                return loss;
+            }
+            let deadline = lock(&self.state).deadline;
             tokio::select! {
                 () = changed => {}
                 () = self.clock.sleep_until(deadline) => {}

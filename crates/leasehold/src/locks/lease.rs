@@ -146,6 +146,9 @@ impl Lease {
     }
 
     pub(super) async fn ask_to_extend(&self, ttl: Ttl, for_good: bool) -> Result<Ownership, Error> {
+        if let Some(loss) = self.hold.forked() {
+            return Ok(Ownership::Lost(loss));
+        }
         self.locks.keeper()?.extend(self.hold.clone(), ttl, for_good).await
     }
 }

@@ -105,6 +105,17 @@ impl Inner {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.core.process.is_current() {
+            // The parent uses the connections, and the keeper is a thread of the parent's: whatever
+            // a drop would tell them is not ours to tell.
+            std::mem::forget(self.core.clone());
+            std::mem::forget(self.keeper.take());
+        }
+    }
+}
+
 impl Locks {
     /// A handle with the default settings.
     pub fn new(backend: impl Backend) -> Self {
@@ -139,6 +150,7 @@ impl Locks {
     ///
     /// The store's error.
     pub async fn release(&self, id: &LockId) -> Result<bool, Error> {
+        self.inner.core.process.check()?;
         if let Some(hold) = self.inner.core.hold_of(id) {
             self.inner.core.give_back(&hold);
         }
@@ -161,6 +173,7 @@ impl Locks {
         T::Error: Into<Error>,
     {
         let ttl = ttl.try_into().map_err(Into::into)?;
+        self.inner.core.process.check()?;
         if let Some(hold) = self.inner.core.hold_of(id) {
             let lease = Lease { hold, locks: self.inner.clone() };
             return Ok(lease.ask_to_extend(ttl, true).await? == Ownership::Ours);
@@ -172,6 +185,7 @@ impl Locks {
     /// One call to the store within the operation timeout.
     async fn call<T>(&self, operation: Operation, run: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let core = &self.inner.core;
+        core.process.check()?;
         core.within(core.call_timeout, operation, run).await
     }
 }

@@ -14,6 +14,7 @@ impl Locks {
     /// The first error of a release that failed; the others were still tried.
     pub async fn release_all(&self) -> Result<usize, Error> {
         let core = &self.inner.core;
+        core.process.check()?;
         let held = core.held();
         if held.is_empty() {
             return Ok(0);
@@ -57,6 +58,7 @@ impl Locks {
     /// As [`release_all`](Locks::release_all).
     pub async fn shutdown(&self) -> Result<usize, Error> {
         let core = &self.inner.core;
+        core.process.check()?;
         let until = *core.closed_at.get_or_init(|| core.after(core.settings.release_timeout));
         core.closing.cancel();
         let released = self.release_all().await;
