@@ -22,7 +22,7 @@ pub(crate) struct BootClock {
 impl BootClock {
     pub(crate) fn now(&self) -> Instant {
         let (instant, since_boot_then) = *START;
-        instant + (self.since_boot() - since_boot_then)
+        instant + self.since_boot().saturating_sub(since_boot_then)
     }
 
     /// For how long the machine was suspended since this program asked first.
@@ -71,4 +71,75 @@ fn since_boot() -> Duration {
 fn since_boot() -> Duration {
     static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
     FIRST.elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use test_support::{eventually, soon};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::memory::Memory;
+    use crate::{Guard, LockState, Locks, Loss, TIME_TOLERANCE, Timestamp};
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    /// A lock that is held with a heartbeat, on a machine that can be suspended.
+    async fn held() -> (Guard, BootClock) {
+        let boot = BootClock::default();
+        let clock = Clock::System { started: Instant::now(), at: Timestamp::now(), boot: boot.clone() };
+        let locks = Locks::builder(Memory::new()).system_clock(clock).build();
+        (locks.lock("k").ttl(TTL).acquire().await.unwrap(), boot)
+    }
+
+    #[tokio::test]
+    async fn a_lock_whose_time_passed_while_the_machine_slept_is_lost_when_it_wakes_up() {
+        let (guard, boot) = held().await;
+        let lease = guard.lease().clone();
+        let lost = tokio::spawn(async move { lease.lost().await });
+        tokio::task::yield_now().await;
+        assert_eq!(guard.state(), LockState::Held);
+        boot.suspend(TTL);
+        assert_eq!((guard.state(), guard.remaining()), (LockState::Lost, Duration::ZERO));
+        assert_eq!(guard.loss(), Some(Loss::Expired));
+        assert_eq!(soon("the loss", lost).await.unwrap(), Loss::Expired);
+    }
+
+    #[tokio::test]
+    async fn whoever_was_asleep_wakes_up_soon_after_the_machine() {
+        let boot = BootClock::default();
+        let mut asleep = std::pin::pin!(boot.sleep_until(boot.now() + TTL * 10));
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(asleep.as_mut().poll(cx).is_pending()));
+        assert!(polled.await, "its timer runs");
+        boot.suspend(TTL * 10);
+        soon("the end of the sleep", asleep).await;
+    }
+
+    #[tokio::test]
+    async fn a_renewal_that_became_due_while_the_machine_slept_is_made_up_for() {
+        let (guard, boot) = held().await;
+        boot.suspend(TTL * 2 / 3);
+        assert!(guard.remaining() <= TTL / 3);
+        eventually("it is renewed", async || guard.remaining() > TTL * 2 / 3).await;
+        assert_eq!(guard.state(), LockState::Held);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn it_is_the_clock_that_the_system_counts_its_uptime_with() {
+        let uptime = || {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap();
+            Duration::from_secs_f64(text.split(' ').next().unwrap().parse().unwrap())
+        };
+        let (before, found, after) = (uptime(), since_boot(), uptime());
+        assert!(before <= found && found <= after + TIME_TOLERANCE, "{before:?}, {found:?}, {after:?}");
+    }
+
+    #[test]
+    fn what_was_slept_is_told() {
+        let boot = BootClock::default();
+        assert!(boot.suspended() < TIME_TOLERANCE);
+        boot.suspend(TTL);
+        assert!(boot.suspended().abs_diff(TTL) < TIME_TOLERANCE);
+    }
 }

@@ -87,6 +87,7 @@ struct Hands {
     started: Instant,
     at: Timestamp,
     advanced_micros: AtomicU64,
+    set_back_micros: AtomicU64,
     moved: Notify,
 }
 
@@ -97,6 +98,7 @@ impl ManualClock {
             started: Instant::now(),
             at: Timestamp::now(),
             advanced_micros: AtomicU64::new(0),
+            set_back_micros: AtomicU64::new(0),
             moved: Notify::new(),
         }))
     }
@@ -109,9 +111,20 @@ impl ManualClock {
         self.0.moved.notify_waiters();
     }
 
+    /// Sets the time it shows back, as somebody does who sets the clock of a server. A store
+    /// follows; deadlines, waits and heartbeats do not: nobody can undo that time has passed.
+    ///
+    /// For a store whose clock is set while those of its users go on, give it a clock of its own.
+    pub fn set_back(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.0.set_back_micros.fetch_add(micros, Ordering::AcqRel);
+    }
+
     /// The time it shows.
     pub fn now(&self) -> Timestamp {
-        self.0.at + self.advanced()
+        let shown = self.0.at + self.advanced();
+        let set_back = self.0.set_back_micros.load(Ordering::Acquire);
+        Timestamp::from_micros(shown.as_micros().saturating_sub(set_back))
     }
 
     fn instant(&self) -> Instant {

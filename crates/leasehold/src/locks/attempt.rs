@@ -61,6 +61,9 @@ impl<'a> Attempt<'a> {
         self.not_before.get_or_insert(sent);
         let answer = poll_fn(|cx| in_flight.answer.as_mut().poll(cx)).await;
         self.in_flight = None;
+        if let Ok(answer) = &answer {
+            self.inner.core.heard_from_acquire(answer, self.counts_from(), sent);
+        }
         let was_late = self.footprint.may_be_late;
         self.footprint.note(&answer);
         match &answer {

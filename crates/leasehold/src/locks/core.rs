@@ -14,6 +14,7 @@ use super::ownership::Ownership;
 use super::queue::Queue;
 use super::schedule::Schedule;
 use super::settings::{ReleaseFailure, Settings};
+use super::store_clock::StoreClock;
 use crate::backend::{Backend, Release};
 use crate::process::Process;
 use crate::sync::lock;
@@ -55,6 +56,7 @@ pub(super) struct Core {
     pub(super) call_timeout: Duration,
     pub(super) queue: Queue,
     pub(super) high_water: HighWater,
+    pub(super) store_clock: StoreClock,
     schedule: Mutex<Schedule>,
     /// The keeper must look at the schedule: something is due earlier than it thinks.
     pub(super) sooner: Notify,
@@ -72,6 +74,7 @@ impl Core {
         Self {
             call_timeout: settings.call_timeout.unwrap_or_else(its_own),
             process: Process::current(),
+            store_clock: StoreClock::new(settings.clock.instant()),
             backend,
             settings,
             queue: Queue::new(),
@@ -215,7 +218,7 @@ impl Core {
     /// Extends a hold. If the lock turns out to be lost, the hold is ended. Only the keeper may
     /// call this: a user's task that is not polled would keep renewals waiting.
     pub(super) async fn extend(&self, hold: &Hold, ttl: Ttl) -> Result<Ownership, Error> {
-        let extend = hold.extend(&*self.backend, ttl);
+        let extend = hold.extend(self, ttl);
         let outcome = self.within(self.extend_timeout(hold, ttl), Operation::Extend, extend).await?;
         if let Ownership::Lost(loss) = outcome {
             self.lose(hold, loss);

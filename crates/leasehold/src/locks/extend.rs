@@ -1,15 +1,16 @@
 use std::time::Instant;
 
+use super::core::Core;
 use super::hold::{Hold, earlier};
 use super::ownership::Ownership;
-use crate::backend::{Backend, Extend};
+use crate::backend::Extend;
 use crate::sync::lock;
 use crate::{Error, Loss, Timestamp, Ttl};
 
 impl Hold {
     /// Sends one extend and takes note of the answer. If the lock is lost, the caller ends the
     /// lease.
-    pub(super) async fn extend(&self, backend: &dyn Backend, ttl: Ttl) -> Result<Ownership, Error> {
+    pub(super) async fn extend(&self, core: &Core, ttl: Ttl) -> Result<Ownership, Error> {
         let _turn = self.extending.lock().await;
         let ttl = self.capped(ttl);
         let sent = match ExtendSent::begin(self, ttl) {
@@ -19,10 +20,15 @@ impl Hold {
         let answer = tokio::select! {
             biased;
             loss = self.ended() => return Ok(Ownership::Lost(loss)),
-            answer = backend.extend(&self.lock_id, ttl) => answer,
+            answer = core.backend.extend(&self.lock_id, ttl) => answer,
         };
         match answer {
-            Ok(Extend::Extended { expires_at }) => Ok(sent.confirmed(expires_at)),
+            Ok(Extend::Extended { expires_at }) => {
+                let sent_at = sent.at;
+                let outcome = sent.confirmed(expires_at);
+                core.heard(expires_at.before(ttl), sent_at);
+                Ok(outcome)
+            }
             Ok(Extend::Absent(_)) => {
                 sent.not_arrived();
                 Ok(Ownership::Lost(Loss::Gone))

@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) deadline: Instant,
     pub(super) expires_at: Timestamp,
     pub(super) uncertain: bool,
+    /// The store has to be asked, although nothing is due.
+    doubted: bool,
     /// The shortest extend of which it is unknown whether it arrived. It may still arrive after a
     /// longer one that was confirmed, so no deadline may be further away than this.
     pub(super) shortest_unknown: Option<Ttl>,
@@ -99,6 +101,7 @@ impl Hold {
                 deadline: earlier(terms.sent + terms.ttl.as_duration(), hold_until),
                 expires_at: grant.expires_at,
                 uncertain: false,
+                doubted: false,
                 shortest_unknown: None,
                 guards: 1,
                 extend_on_its_way: false,
@@ -246,6 +249,23 @@ impl Hold {
 
     pub(super) fn set_uncertain(&self) {
         lock(&self.state).uncertain = true;
+    }
+
+    /// The store has to be asked about this lock at the next look.
+    pub(super) fn doubt(&self) {
+        lock(&self.state).doubted = true;
+    }
+
+    pub(super) fn take_doubt(&self) -> bool {
+        std::mem::take(&mut lock(&self.state).doubted)
+    }
+
+    /// The lease does not last longer than until `end`.
+    pub(super) fn ends_by(&self, end: Instant) {
+        let mut state = lock(&self.state);
+        state.deadline = state.deadline.min(end);
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     pub(super) fn set_ttl(&self, ttl: Ttl) {

@@ -111,7 +111,12 @@ async fn tend(core: Arc<Core>, hold: Arc<Hold>) {
         core.lose(&hold, loss);
         return;
     }
-    if !hold.heartbeat || hold.next_look() > core.now() {
+    let doubted = hold.take_doubt();
+    if doubted && !hold.heartbeat {
+        core.verify(&hold).await;
+        return;
+    }
+    if !hold.heartbeat || (!doubted && hold.next_look() > core.now()) {
         core.reschedule(&hold);
         return;
     }
@@ -122,6 +127,9 @@ async fn tend(core: Arc<Core>, hold: Arc<Hold>) {
         Err(error) => {
             tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
             hold.set_uncertain();
+            if doubted {
+                hold.doubt();
+            }
             let pause = (ttl.as_duration() / 10).clamp(Duration::from_millis(2), Duration::from_secs(1));
             core.look_again_at(&hold, core.after(pause.min(hold.remaining())));
         }

@@ -25,6 +25,7 @@ mod retry;
 mod schedule;
 mod settings;
 mod shutdown;
+mod store_clock;
 mod undo;
 
 use std::sync::{Arc, Mutex, OnceLock};
