@@ -11,7 +11,7 @@ use super::footprint::Footprint;
 use super::keeper::Keeper;
 use super::undo::Undo;
 use crate::backend::{Acquire, AcquireRequest, Extend, LookupBy};
-use crate::{Error, ErrorCode, Grant, Operation};
+use crate::{Error, ErrorCode, Fence, Grant, Operation};
 
 /// One request's tries at the store, all with the same lock id. If it is dropped while the store
 /// may hold a lock for it, the keeper gives that lock back: a cancelled or ambiguous acquire leaves
@@ -47,6 +47,14 @@ impl<'a> Attempt<'a> {
             not_before: None,
             _token: inner.core.background.token(),
         })
+    }
+
+    /// Lets the next try take this grant, if there is one that may be taken.
+    pub(super) fn may_take(&mut self, stuck: Option<Fence>) {
+        if let Some(fence) = stuck {
+            let request = Arc::make_mut(&mut self.request);
+            request.steal = request.steal.with_fence(fence);
+        }
     }
 
     /// Sends the request once and waits for the answer.

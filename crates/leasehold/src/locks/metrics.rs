@@ -20,9 +20,7 @@ mod recorded {
     use metrics::{counter, gauge, histogram};
 
     use super::{Duration, LockMetrics, Loss};
-    use crate::metric_names::{
-        HELD_LOCKS, HOLD_SECONDS, LOST, STORE_CLOCK_STEPS, WAIT_SECONDS, describe_handle,
-    };
+    use crate::metric_names::{HELD_LOCKS, HOLD_SECONDS, LOST, STORE_CLOCK_STEPS, WAIT_SECONDS, describe_handle};
 
     impl LockMetrics {
         pub(in super::super) fn on() -> Self {

@@ -9,6 +9,7 @@ mod connect;
 mod core;
 mod diagnostics;
 mod examine;
+mod examine_times;
 mod extend;
 mod footprint;
 mod guard;
@@ -26,6 +27,7 @@ mod schedule;
 mod settings;
 mod shutdown;
 mod store_clock;
+mod stuck;
 mod undo;
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -52,6 +54,10 @@ use crate::{Error, Holder, Key, LockId, Operation, Ttl};
 /// Tasks of one runtime that want the same key through one handle queue up in order, and only the
 /// first of them asks the store; so make one handle per process and store, and clone it. It works
 /// from any runtime, whatever the others are doing.
+///
+/// A handle belongs to the process that made it. In a child of `fork(2)` it fails with
+/// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) and touches nothing of the parent's, and
+/// copies of guards are lost: make a handle in the child.
 ///
 /// The first lock taken through a handle starts its keeper: one thread that renews the leases and
 /// does what must happen in the background. It ends by itself when the handle and all its guards

@@ -134,6 +134,12 @@ impl StoreClock {
         Some(self.started + Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
     }
 
+    /// The latest time that the store's clock can show at `now`.
+    pub(super) fn latest(&self, now: Instant) -> Option<Timestamp> {
+        let most = lock(&self.known).as_ref()?.ahead.most;
+        Some(Timestamp::from_micros(u64::try_from(self.micros(now).saturating_add(most)).unwrap_or(0)))
+    }
+
     /// A moment of the handle's clock.
     fn micros(&self, at: Instant) -> i64 {
         match at.checked_duration_since(self.started) {

@@ -7,7 +7,8 @@ use crate::sync::lock;
 
 /// The databases that are open in this process. A thread owns each of them and closes it when its
 /// last handle is gone, a moment after that; until then its log lies beside the file.
-pub(super) static OPEN: OpenDatabases = OpenDatabases { open: Mutex::new(Open { count: 0, process: None }), closed: Condvar::new() };
+pub(super) static OPEN: OpenDatabases =
+    OpenDatabases { open: Mutex::new(Open { count: 0, process: None }), closed: Condvar::new() };
 
 pub(super) struct OpenDatabases {
     open: Mutex<Open>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::memory::Memory;
 use leasehold::testing::{Fault, FaultLayer, Faults, ManualClock};
-use leasehold::{ErrorCode, LockState, Locks, Loss, Operation};
+use leasehold::{ErrorCode, LockState, Locks, Loss, Operation, Steal};
 use test_support::{eventually, soon};
 
 use crate::support::TTL;
@@ -133,4 +133,27 @@ async fn a_clock_that_drifts_is_not_taken_for_one_that_was_set() {
     guard.release().await.unwrap();
     world.locks.shutdown().await.unwrap();
     assert_eq!(world.faults.calls(Operation::Extend), 0, "nothing was verified");
+}
+
+#[tokio::test]
+async fn a_waiter_takes_what_is_stuck_by_its_own_clock_if_the_stores_was_set_back() {
+    let world = World::new();
+    let stuck = world.rival.lock("k").ttl(HOUR * 24).heartbeat(false).acquire().await.unwrap();
+    world.store_clock.set_back(HOUR);
+    let steal = Steal::NEVER.with_held_longer_than(Duration::from_secs(60));
+    let waiter = tokio::spawn(world.locks.lock("k").steal(steal).wait_forever().acquire());
+    eventually("it waits", async || world.faults.answers(Operation::Acquire) > 0).await;
+    let mut waited = Duration::ZERO;
+    eventually("stolen", async || {
+        let second = Duration::from_secs(1);
+        world.store_clock.advance(second);
+        world.clock.advance(second);
+        waited += second;
+        waiter.is_finished()
+    })
+    .await;
+    let thief = waiter.await.unwrap().unwrap();
+    assert!(thief.fence() > stuck.fence());
+    assert!(waited > Duration::from_secs(60), "{waited:?}");
+    assert!(thief.acquired_at() < stuck.acquired_at(), "by the store's clock it was never held at all");
 }

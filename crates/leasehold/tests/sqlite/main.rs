@@ -3,6 +3,7 @@
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used)]
 
+mod doctor;
 mod durability;
 mod support;
 mod together;
