@@ -155,9 +155,9 @@ async fn operations_waits_holds_contention_and_losses_are_recorded() {
         locks.lock("k").acquire().await.unwrap().release().await.unwrap();
         let step = Duration::from_secs(60);
         if set {
-            store_clock.set_back(step)
+            store_clock.set_back(step);
         } else {
-            store_clock.advance(step)
+            store_clock.advance(step);
         }
         locks.lock("k").acquire().await.unwrap().release().await.unwrap();
         let name = format!("leasehold_store_clock_steps_total{{direction={direction}}}");
