@@ -5,31 +5,36 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::Timestamp;
+use crate::boot_clock::BootClock;
 
 /// Where the time comes from: the system, or a test that moves it by hand.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The monotonic clock, set to the wall clock once: it never goes back while the process lives.
-    System { started: Instant, at: Timestamp },
+    System { started: Instant, at: Timestamp, boot: BootClock },
     /// Moved by a test.
     Manual(ManualClock),
 }
 
 impl Clock {
     pub(crate) fn system() -> Self {
-        Self::System { started: Instant::now(), at: Timestamp::now() }
+        Self::System { started: Instant::now(), at: Timestamp::now(), boot: BootClock::default() }
     }
 
+    /// The time of a store in this process. It stands still while the machine is suspended: a lease
+    /// does not end in the store before its holder could notice.
     pub(crate) fn timestamp(&self) -> Timestamp {
         match self {
-            Self::System { started, at } => *at + started.elapsed(),
+            Self::System { started, at, .. } => *at + started.elapsed(),
             Self::Manual(clock) => clock.now(),
         }
     }
 
+    /// The time by which holders count. It goes on while the machine is suspended, where the system
+    /// can tell.
     pub(crate) fn instant(&self) -> Instant {
         match self {
-            Self::System { .. } => Instant::now(),
+            Self::System { boot, .. } => boot.now(),
             Self::Manual(clock) => clock.instant(),
         }
     }
@@ -45,10 +50,19 @@ impl Clock {
         at - Duration::from_nanos(u64::try_from(over).unwrap_or(0))
     }
 
+    /// Sleeps until `at` on the clock of [`instant`](Clock::instant).
     pub(crate) async fn sleep_until(&self, at: Instant) {
         match self {
-            Self::System { .. } => tokio::time::sleep_until(at.into()).await,
+            Self::System { boot, .. } => boot.sleep_until(at).await,
             Self::Manual(clock) => clock.sleep_until(at).await,
+        }
+    }
+
+    /// For how long the machine was suspended so far.
+    pub(crate) fn suspended(&self) -> Duration {
+        match self {
+            Self::System { boot, .. } => boot.suspended(),
+            Self::Manual(_) => Duration::ZERO,
         }
     }
 }
@@ -84,6 +98,7 @@ struct Hands {
     started: Instant,
     at: Timestamp,
     advanced_micros: AtomicU64,
+    set_back_micros: AtomicU64,
     moved: Notify,
 }
 
@@ -94,6 +109,7 @@ impl ManualClock {
             started: Instant::now(),
             at: Timestamp::now(),
             advanced_micros: AtomicU64::new(0),
+            set_back_micros: AtomicU64::new(0),
             moved: Notify::new(),
         }))
     }
@@ -106,9 +122,20 @@ impl ManualClock {
         self.0.moved.notify_waiters();
     }
 
+    /// Sets the time it shows back, as somebody does who sets the clock of a server. A store
+    /// follows; deadlines, waits and heartbeats do not: nobody can undo that time has passed.
+    ///
+    /// For a store whose clock is set while those of its users go on, give it a clock of its own.
+    pub fn set_back(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.0.set_back_micros.fetch_add(micros, Ordering::AcqRel);
+    }
+
     /// The time it shows.
     pub fn now(&self) -> Timestamp {
-        self.0.at + self.advanced()
+        let shown = self.0.at + self.advanced();
+        let set_back = self.0.set_back_micros.load(Ordering::Acquire);
+        Timestamp::from_micros(shown.as_micros().saturating_sub(set_back))
     }
 
     fn instant(&self) -> Instant {

@@ -20,6 +20,8 @@ pub enum Loss {
     MaxHold,
     /// This program gave all its locks back, with `release_all` or `shutdown`.
     Released,
+    /// This process is a fork of the one that holds the lock, which never was this one's.
+    Forked,
 }
 
 impl Loss {
@@ -32,6 +34,7 @@ impl Loss {
             Loss::ForceReleased => "force_released",
             Loss::MaxHold => "max_hold",
             Loss::Released => "released",
+            Loss::Forked => "forked",
         }
     }
 }
@@ -45,6 +48,7 @@ impl fmt::Display for Loss {
             Loss::ForceReleased => "an operator released it by force",
             Loss::MaxHold => "it was held for as long as max_hold allows",
             Loss::Released => "this program gave all its locks back",
+            Loss::Forked => "it belongs to the process that this one was forked from",
         })
     }
 }

@@ -63,6 +63,11 @@ impl Timestamp {
         Self::from_millis(self.as_millis() + ttl.as_millis())
     }
 
+    /// When a lock that expires at `self` was granted or extended for `ttl`.
+    pub(crate) fn before(self, ttl: Ttl) -> Self {
+        Self::from_millis(self.as_millis().saturating_sub(ttl.as_millis()))
+    }
+
     /// The one rule of liveness: a lock that expires at `self` is held as long as
     /// `self > now - TIME_TOLERANCE`, in whole milliseconds. Every store decides with this or its
     /// exact translation.

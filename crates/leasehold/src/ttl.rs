@@ -11,6 +11,11 @@ use crate::Error;
 /// A lock with a heartbeat is renewed at a third of its ttl, so the ttl is not how long the work
 /// may take but how long others wait after the holder crashed. Ten seconds to a minute suits most.
 ///
+/// Without a heartbeat a long ttl is exposed to drift: the store's clock and the holder's need not
+/// run at the same pace, and only [`TIME_TOLERANCE`](crate::TIME_TOLERANCE) lies between the end of
+/// a lease and the next one. It covers a difference of 100 parts in a million for less than three
+/// hours, and clocks that are being slewed may differ by more. A heartbeat starts the count anew.
+///
 /// ```
 /// use std::time::Duration;
 /// use leasehold::Ttl;

@@ -149,6 +149,21 @@ async fn operations_waits_holds_contention_and_losses_are_recorded() {
     assert!(held(&recorded).abs() < 0.1, "nor are those that were handed over");
     assert!(locks.release(&leaked.lock_id).await.unwrap());
 
+    let store_clock = ManualClock::new();
+    let locks = Locks::builder(Memory::with_clock(&store_clock)).clock(&clock).metrics().build();
+    for (set, direction) in [(false, "forward"), (true, "back")] {
+        locks.lock("k").acquire().await.unwrap().release().await.unwrap();
+        let step = Duration::from_secs(60);
+        if set {
+            store_clock.set_back(step);
+        } else {
+            store_clock.advance(step);
+        }
+        locks.lock("k").acquire().await.unwrap().release().await.unwrap();
+        let name = format!("leasehold_store_clock_steps_total{{direction={direction}}}");
+        assert_eq!(recorded.get(&name).0, 1, "{direction}");
+    }
+
     let described = recorded.1.lock().unwrap().clone();
     for name in recorded.0.lock().unwrap().keys() {
         assert!(described.contains(name.split('{').next().unwrap()), "{name} is not described");

@@ -97,6 +97,13 @@ async fn what_happens_to_a_lock_is_said_without_its_key_and_its_id() {
     victim.lost().await;
     said.until("message=lock lost").await;
 
+    let store_clock = ManualClock::new();
+    let locks = Locks::builder(Memory::with_clock(&store_clock)).clock(&clock).build();
+    drop(locks.lock("secret-key").acquire().await.expect("the lock is free"));
+    store_clock.advance(Duration::from_secs(3600));
+    drop(locks.lock("other").acquire().await.expect("the lock is free"));
+    said.until("direction=\"forward\" seconds=3599.99").await;
+
     let everything = said.0.lock().expect("nobody panicked").join("\n");
     assert!(!everything.contains("secret-key") && !everything.contains(&id), "{everything}");
 }

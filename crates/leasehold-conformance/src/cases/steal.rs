@@ -17,6 +17,8 @@ group!("steal":
     held_longer_than_takes_a_stuck_lock,
     held_longer_than_leaves_a_fresh_lock,
     an_extend_does_not_make_a_stuck_lock_fresh,
+    a_grant_is_taken_by_its_fence,
+    a_fence_takes_no_later_grant,
     old_id_is_dead_and_cannot_touch_the_thief,
     the_thief_has_a_grant_of_its_own,
     a_repeated_steal_returns_the_same_grant,
@@ -76,6 +78,27 @@ async fn an_extend_does_not_make_a_stuck_lock_fresh(cx: &Context) {
     extended(&cx.backend, &stuck.lock_id, LONG).await;
     let steal = Steal::NEVER.with_held_longer_than(Duration::from_millis(200));
     granted(&cx.peer, &named(&key, "thief", steal)).await;
+}
+
+async fn a_grant_is_taken_by_its_fence(cx: &Context) {
+    let key = cx.key("by-fence");
+    let stuck = granted(&cx.backend, &named(&key, "stuck", Steal::NEVER)).await;
+    let seen = refused(&cx.peer, &named(&key, "thief", Steal::NEVER)).await;
+    assert_eq!(seen.fence, Some(stuck.fence), "whoever is refused learns which grant is in the way");
+    extended(&cx.backend, &stuck.lock_id, LONG * 2).await;
+    let thief = granted(&cx.peer, &named(&key, "thief", Steal::NEVER.with_fence(stuck.fence))).await;
+    assert!(thief.fence > stuck.fence);
+    assert_eq!(cx.record(&key).await.map(|record| record.lock_id), Some(thief.lock_id));
+    not_extended(&cx.backend, &stuck.lock_id, LONG).await;
+}
+
+async fn a_fence_takes_no_later_grant(cx: &Context) {
+    let key = cx.key("later");
+    let first = granted(&cx.backend, &named(&key, "first", Steal::NEVER)).await;
+    released(&cx.backend, &first.lock_id).await;
+    let second = granted(&cx.backend, &named(&key, "second", Steal::NEVER)).await;
+    refused(&cx.peer, &named(&key, "thief", Steal::NEVER.with_fence(first.fence))).await;
+    assert_eq!(cx.record(&key).await.map(|record| record.lock_id), Some(second.lock_id));
 }
 
 async fn old_id_is_dead_and_cannot_touch_the_thief(cx: &Context) {

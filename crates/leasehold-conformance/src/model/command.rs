@@ -39,6 +39,10 @@ pub(super) enum Stealing {
     Never,
     SameHolder,
     HeldLongerThan(u64),
+    /// The grant that holds the lock now.
+    Fence,
+    /// The grant before it, if there was one.
+    FenceBefore,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +62,8 @@ pub(super) fn any(config: &ModelConfig) -> impl Strategy<Value = Command> + use<
         6 => Just(Stealing::Never),
         1 => Just(Stealing::SameHolder),
         1 => select(vec![0, 1, 50, 1000, 60_000]).prop_map(Stealing::HeldLongerThan),
+        1 => Just(Stealing::Fence),
+        1 => Just(Stealing::FenceBefore),
     ];
     let advance = prop_oneof![
         2 => select(config.advances.clone()).prop_map(Advance::By),

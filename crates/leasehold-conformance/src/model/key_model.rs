@@ -120,6 +120,9 @@ impl KeyModel {
         if request.steal.same_holder() && old.holder.as_ref() == Some(&request.holder) {
             return Truth::Yes;
         }
+        if request.steal.fence() == Some(old.fence) {
+            return Truth::Yes;
+        }
         let Some(limit) = request.steal.held_longer_than() else { return Truth::No };
         Truth::within(at, |now| {
             let held_for = now.as_millis().saturating_sub(old.acquired_at.as_millis());

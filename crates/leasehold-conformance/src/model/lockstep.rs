@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::backend::{AcquireRequest, Backend, LookupBy};
-use leasehold::{Error, Holder, Key, ListRequest, LockId, Metadata, Steal, TIME_TOLERANCE, Timestamp, Ttl};
+use leasehold::{Error, Fence, Holder, Key, ListRequest, LockId, Metadata, Steal, TIME_TOLERANCE, Timestamp, Ttl};
 
 use super::command::{Action, Advance, Command, KEYS, SLOTS, Stealing};
 use super::{Interval, KeyModel, ModelConfig};
@@ -82,7 +82,7 @@ async fn apply(
     let interval = || Interval { earliest, latest: harness.now() + slack };
     match *action {
         Action::Acquire { slot, ttl, holder, steal } => {
-            let request = request(key, ids[slot], ttl, holder, steal).map_err(failed)?;
+            let request = request(key, ids[slot], ttl, holder, permission(steal, model)?).map_err(failed)?;
             let answer = store.acquire(&request).await.map_err(failed)?;
             model.acquire(&request, interval(), &answer)
         }
@@ -121,16 +121,26 @@ async fn apply(
 
 /// The metadata tells the slot and the holder, so that a record put together from two requests is
 /// noticed.
-fn request(key: &Key, lock_id: LockId, ttl: u64, holder: usize, steal: Stealing) -> Result<AcquireRequest, Error> {
-    let steal = match steal {
-        Stealing::Never => Steal::NEVER,
-        Stealing::SameHolder => Steal::NEVER.with_same_holder(),
-        Stealing::HeldLongerThan(millis) => Steal::NEVER.with_held_longer_than(Duration::from_millis(millis)),
-    };
+fn request(key: &Key, lock_id: LockId, ttl: u64, holder: usize, steal: Steal) -> Result<AcquireRequest, Error> {
     Ok(AcquireRequest::new(key.clone(), lock_id, Ttl::from_millis(ttl)?)
         .with_holder(Holder::new(&format!("holder-{holder}"))?)
         .with_metadata(Metadata::new(serde_json::json!({"lock": lock_id.hash_id(), "holder": holder, "ttl": ttl}))?)
         .with_steal(steal))
+}
+
+fn permission(steal: Stealing, model: &KeyModel) -> Result<Steal, String> {
+    let held = model.record().map(|record| record.fence);
+    let fence = |fence: Option<Fence>| fence.map_or(Steal::NEVER, |fence| Steal::NEVER.with_fence(fence));
+    Ok(match steal {
+        Stealing::Never => Steal::NEVER,
+        Stealing::SameHolder => Steal::NEVER.with_same_holder(),
+        Stealing::HeldLongerThan(millis) => Steal::NEVER.with_held_longer_than(Duration::from_millis(millis)),
+        Stealing::Fence => fence(held),
+        Stealing::FenceBefore => {
+            let before = held.map(|held| Fence::new(held.get().saturating_sub(1)));
+            fence(before.transpose().map_err(failed)?)
+        }
+    })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]

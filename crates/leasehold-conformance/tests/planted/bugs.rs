@@ -6,7 +6,7 @@ use leasehold::backend::{
     Absence, Acquire, AcquireRequest, Capabilities, Extend, ForceRelease, LookupBy, Record, Release, Subscription,
     Topic,
 };
-use leasehold::{Error, ErrorCode, Fence, Key, LockId, Metadata, Ttl};
+use leasehold::{Error, ErrorCode, Fence, Key, LockId, Metadata, Steal, Ttl};
 
 use super::{Bug, Store};
 
@@ -24,6 +24,8 @@ pub(crate) const BUGS: &[(&str, Make)] = &[
     ("is_locked_cleans_up", || Arc::new(IsLockedCleansUp)),
     ("release_wakes_nobody", || Arc::new(ReleaseWakesNobody)),
     ("steal_tells_nobody", || Arc::new(StealTellsNobody)),
+    ("any_fence_allows_a_steal", || Arc::new(AnyFenceAllowsASteal)),
+    ("no_fence_allows_a_steal", || Arc::new(NoFenceAllowsASteal)),
     ("lookup_by_id_ignores_the_owner", || Arc::new(LookupByIdIgnoresTheOwner::default())),
     ("extend_adds", || Arc::new(ExtendAdds)),
     ("acquire_takes_two_steps", || Arc::new(AcquireTakesTwoSteps)),
@@ -244,6 +246,36 @@ impl Bug for StealTellsNobody {
             Topic::Taken => Ok(Subscription::silent()),
             _ => store.subscribe(topic).await,
         }
+    }
+}
+
+#[derive(Debug)]
+struct AnyFenceAllowsASteal;
+
+#[async_trait]
+impl Bug for AnyFenceAllowsASteal {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let mut request = request.clone();
+        if request.steal.fence().is_some()
+            && let Some(record) = store.lookup(LookupBy::Key(&request.key)).await?
+        {
+            request.steal = request.steal.with_fence(record.fence);
+        }
+        store.acquire(&request).await
+    }
+}
+
+#[derive(Debug)]
+struct NoFenceAllowsASteal;
+
+#[async_trait]
+impl Bug for NoFenceAllowsASteal {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let mut request = request.clone();
+        if request.steal.fence().is_some() {
+            request.steal = Steal::NEVER;
+        }
+        store.acquire(&request).await
     }
 }
 

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::Record;
 use crate::key::nfc;
-use crate::{Holder, Key, LockId, Metadata, Timestamp, Ttl};
+use crate::{Fence, Holder, Key, LockId, Metadata, Timestamp, Ttl};
 
 /// What an acquire asks for.
 #[derive(Clone, Debug)]
@@ -88,11 +89,12 @@ impl AcquireRequest {
 pub struct Steal {
     same_holder: bool,
     held_longer_than: Option<Duration>,
+    fence: Option<Fence>,
 }
 
 impl Steal {
     /// No stealing.
-    pub const NEVER: Steal = Steal { same_holder: false, held_longer_than: None };
+    pub const NEVER: Steal = Steal { same_holder: false, held_longer_than: None, fence: None };
 
     /// Take the lock if its recorded holder has the same name as we: we crashed and came back.
     #[must_use]
@@ -103,15 +105,28 @@ impl Steal {
 
     /// Take the lock if it has been held, without a break, for longer than `time`: the holder is
     /// stuck.
+    ///
+    /// The store's clock tells how long that is. Whoever waits for the lock through
+    /// [`Locks`](crate::Locks) counts as well, by its own clock: it knows a grant again by its
+    /// fence, and what it saw for longer than `time` is stuck, also if the store's clock was set
+    /// back.
     #[must_use]
     pub const fn with_held_longer_than(mut self, time: Duration) -> Self {
         self.held_longer_than = Some(time);
         self
     }
 
+    /// Take the lock if this is the fence of the grant that holds it: whoever asks knows that this
+    /// very grant is to end. Any later grant of the key has another fence, and is left alone.
+    #[must_use]
+    pub const fn with_fence(mut self, fence: Fence) -> Self {
+        self.fence = Some(fence);
+        self
+    }
+
     /// Whether any stealing is allowed.
     pub const fn is_possible(self) -> bool {
-        self.same_holder || self.held_longer_than.is_some()
+        self.same_holder || self.held_longer_than.is_some() || self.fence.is_some()
     }
 
     /// Whether a holder's name is enough.
@@ -124,12 +139,17 @@ impl Steal {
         self.held_longer_than
     }
 
-    /// The rule that every store applies: may `thief` take a lock held by `holder` since
-    /// `acquired_at`?
-    pub fn allows(self, thief: &Holder, holder: Option<&Holder>, acquired_at: Timestamp, now: Timestamp) -> bool {
-        let held_for = now.as_millis().saturating_sub(acquired_at.as_millis());
-        (self.same_holder && holder == Some(thief))
+    /// The grant that may be taken, whoever has it.
+    pub const fn fence(self) -> Option<Fence> {
+        self.fence
+    }
+
+    /// The rule that every store applies: may `thief` take the lock that is `held`, at `now`?
+    pub fn allows(self, thief: &Holder, held: &Record, now: Timestamp) -> bool {
+        let held_for = now.as_millis().saturating_sub(held.acquired_at.as_millis());
+        (self.same_holder && held.holder.as_ref() == Some(thief))
             || self.held_longer_than.is_some_and(|limit| u128::from(held_for) > limit.as_millis())
+            || self.fence == Some(held.fence)
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Grant {
 pub struct Contention {
     /// Who holds it. Other programs that use the same store may leave no name.
     pub holder: Option<Holder>,
+    /// The number of the holder's grant, unless another program left something else there.
+    pub fence: Option<Fence>,
     /// Since when it is held, by the store's clock.
     pub acquired_at: Timestamp,
     /// When it ends unless extended, by the store's clock.
@@ -54,7 +56,14 @@ impl Grant {
 impl Contention {
     /// The answer of a store at the time `now`.
     pub fn new(holder: Option<Holder>, acquired_at: Timestamp, expires_at: Timestamp, now: Timestamp) -> Self {
-        Self { holder, acquired_at, expires_at, now }
+        Self { holder, fence: None, acquired_at, expires_at, now }
+    }
+
+    /// The number of the holder's grant.
+    #[must_use]
+    pub fn with_fence(mut self, fence: Option<Fence>) -> Self {
+        self.fence = fence;
+        self
     }
 
     /// For how long the lock has been held.
@@ -178,7 +187,7 @@ impl Record {
 
     /// The answer to somebody else who wants this lock at `now`.
     pub fn contention(&self, now: Timestamp) -> Contention {
-        Contention { holder: self.holder.clone(), acquired_at: self.acquired_at, expires_at: self.expires_at, now }
+        Contention::new(self.holder.clone(), self.acquired_at, self.expires_at, now).with_fence(Some(self.fence))
     }
 
     /// The grant this record stands for.

@@ -12,6 +12,7 @@ use super::lease::Lease;
 use super::owner::Owner;
 use super::queue::Turn;
 use super::retry::{Retry, Wait};
+use super::stuck::StuckGrant;
 use crate::backend::{Acquire, AcquireRequest, Subscription};
 use crate::{Contention, Error, Grant, Loss};
 
@@ -111,9 +112,12 @@ impl Plan {
     async fn wait_in_line(&self, last: &mut LastAnswer) -> Result<Guard, Error> {
         let turn = self.inner.core.queue.enter(&self.request.key).await;
         let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
-        let mut waiting = Waiting { plan: self, turn, subscription: None, subscribing: None, retries: 0, ask: false };
+        let stuck = StuckGrant::new(self.request.steal);
+        let mut waiting =
+            Waiting { plan: self, turn, subscription: None, subscribing: None, retries: 0, ask: false, stuck };
         let started = self.inner.core.now();
         loop {
+            attempt.may_take(waiting.stuck.fence(self.inner.core.now()));
             let tried = match waiting.held_here() {
                 Some(contention) => Ok(Tried::HeldHere(contention)),
                 None => match self.inner.core.room().await {
@@ -229,6 +233,7 @@ impl Plan {
             heartbeat: self.heartbeat,
             max_hold: self.max_hold,
             sent: attempt.counts_from(),
+            process: core.process,
             late: attempt.may_be_late().then(|| self.request.clone()),
         };
         let hold = Arc::new(Hold::new(grant, terms, core.settings.clock.clone()));
@@ -279,6 +284,7 @@ struct Waiting<'a> {
     retries: u32,
     /// Nobody woke us for so long that the store has to be asked.
     ask: bool,
+    stuck: StuckGrant,
 }
 
 impl Waiting<'_> {
@@ -310,12 +316,12 @@ impl Waiting<'_> {
     /// How long to sleep if nobody wakes us: never past the moment the lock is free, or may be
     /// stolen, at the latest. A holder without a name was let in by a program that sends no
     /// wake-ups.
-    fn pause(&self, contention: &Contention) -> Duration {
+    fn pause(&mut self, contention: &Contention) -> Duration {
+        let now = self.plan.inner.core.now();
+        self.stuck.see(contention, now);
         let will_be_woken = self.subscription.is_some() && contention.holder.is_some();
         let pause = if will_be_woken { WAKE_UP_BACKSTOP } else { self.plan.retry.delay_after(self.retries) };
-        let held_longer_than = self.plan.request.steal.held_longer_than();
-        let stealable_in = held_longer_than.map_or(Duration::MAX, |limit| limit.saturating_sub(contention.held_for()));
-        pause.min(contention.free_in().min(stealable_in) + MARGIN)
+        pause.min(contention.free_in().min(self.stuck.stealable_in(contention, now)) + MARGIN)
     }
 
     /// Sleeps until the lock may be free or `pause` has passed.

@@ -11,7 +11,7 @@ use super::footprint::Footprint;
 use super::keeper::Keeper;
 use super::undo::Undo;
 use crate::backend::{Acquire, AcquireRequest, Extend, LookupBy};
-use crate::{Error, ErrorCode, Grant, Operation};
+use crate::{Error, ErrorCode, Fence, Grant, Operation};
 
 /// One request's tries at the store, all with the same lock id. If it is dropped while the store
 /// may hold a lock for it, the keeper gives that lock back: a cancelled or ambiguous acquire leaves
@@ -49,6 +49,14 @@ impl<'a> Attempt<'a> {
         })
     }
 
+    /// Lets the next try take this grant, if there is one that may be taken.
+    pub(super) fn may_take(&mut self, stuck: Option<Fence>) {
+        if let Some(fence) = stuck {
+            let request = Arc::make_mut(&mut self.request);
+            request.steal = request.steal.with_fence(fence);
+        }
+    }
+
     /// Sends the request once and waits for the answer.
     pub(super) async fn send(&mut self) -> Result<Acquire, Error> {
         let sent = self.inner.core.now();
@@ -61,6 +69,9 @@ impl<'a> Attempt<'a> {
         self.not_before.get_or_insert(sent);
         let answer = poll_fn(|cx| in_flight.answer.as_mut().poll(cx)).await;
         self.in_flight = None;
+        if let Ok(answer) = &answer {
+            self.inner.core.heard_from_acquire(answer, self.counts_from(), sent);
+        }
         let was_late = self.footprint.may_be_late;
         self.footprint.note(&answer);
         match &answer {

@@ -70,6 +70,7 @@ impl LocksBuilder {
     /// | `leasehold_wait_seconds` | histogram | `outcome`: `acquired`, `gave_up` | how long `acquire` took |
     /// | `leasehold_hold_seconds` | histogram | | how long locks were held |
     /// | `leasehold_lost_total` | counter | `reason`: see [`Loss`](crate::Loss) | locks that were lost |
+    /// | `leasehold_store_clock_steps_total` | counter | `direction`: `forward`, `back` | times that the store's clock was set |
     #[cfg(feature = "metrics")]
     pub fn metrics(mut self) -> Self {
         self.backend = Arc::new(MetricsLayer::new(self.backend));
@@ -87,6 +88,13 @@ impl LocksBuilder {
     /// Takes the time from a clock that a test moves.
     pub fn clock(mut self, clock: &ManualClock) -> Self {
         self.settings.clock = Clock::Manual(clock.clone());
+        self
+    }
+
+    /// Takes the time from a machine that a test suspends.
+    #[cfg(test)]
+    pub(crate) fn system_clock(mut self, clock: Clock) -> Self {
+        self.settings.clock = clock;
         self
     }
 

@@ -17,7 +17,9 @@ use super::releases::{Releases, log_release};
 use super::renewals::Renewals;
 use super::schedule::{Schedule, Urgency};
 use super::settings::{ReleaseFailure, Settings};
+use super::store_clock::StoreClock;
 use crate::backend::Backend;
+use crate::process::Process;
 use crate::sync::lock;
 use crate::{Error, Fence, Key, LockId, Loss, Operation, Ttl};
 
@@ -49,12 +51,15 @@ pub(super) struct GivenBack {
 /// What the handle, its guards and its keeper share.
 #[derive(Debug)]
 pub(super) struct Core {
+    /// Where the handle was made, and where alone it may be used.
+    pub(super) process: Process,
     pub(super) backend: Arc<dyn Backend>,
     pub(super) settings: Settings,
     /// The longest that a call to the store may take.
     pub(super) call_timeout: Duration,
     pub(super) queue: Queue,
     pub(super) high_water: HighWater,
+    pub(super) store_clock: StoreClock,
     schedule: Mutex<Schedule>,
     pub(super) renewals: Renewals,
     pub(super) releases: Releases,
@@ -75,6 +80,8 @@ impl Core {
         let its_own = || backend.capabilities().call_timeout.saturating_mul(CALL_TIMEOUTS);
         Self {
             call_timeout: settings.call_timeout.unwrap_or_else(its_own),
+            process: Process::current(),
+            store_clock: StoreClock::new(settings.clock.instant()),
             backend,
             settings,
             queue: Queue::new(),
@@ -201,7 +208,7 @@ impl Core {
             // tolerance.
             Loss::Expired | Loss::MaxHold => true,
             Loss::Released => first,
-            Loss::Gone | Loss::Stolen | Loss::ForceReleased => false,
+            Loss::Gone | Loss::Stolen | Loss::ForceReleased | Loss::Forked => false,
         };
         GivenBack { loss, store_has_it }
     }
@@ -243,7 +250,7 @@ impl Core {
                 loss = hold.ended() => return Ok(Ownership::Lost(loss)),
                 answer = self.backend.extend(&hold.lock_id, sent.ttl) => answer,
             };
-            sent.settle(answer)
+            self.settle(sent, answer)
         };
         let outcome = self.within(self.extend_timeout(hold, ttl), Operation::Extend, extend).await?;
         if let Ownership::Lost(loss) = outcome {

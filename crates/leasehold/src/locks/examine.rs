@@ -78,6 +78,7 @@ impl Locks {
         checks.push(Check::new("round trip", warn_unless(round_trip < SLOW), detail));
         let detail = format!("{} ms from the clock of this host", apart.as_millis());
         checks.push(Check::new("clocks", warn_unless(apart < CLOCKS_APART), detail));
+        checks.push(self.examine_times().await?);
         checks.extend(self.examine_capabilities());
         Ok(())
     }

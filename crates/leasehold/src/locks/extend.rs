@@ -1,11 +1,29 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::core::Core;
 use super::hold::{Hold, earlier};
 use super::ownership::Ownership;
 use crate::backend::Extend;
 use crate::sync::lock;
 use crate::{Error, Loss, Timestamp, Ttl};
+
+impl Core {
+    /// Takes note of the answer to an extend, and of the time that it tells. If the lock is lost,
+    /// the caller ends the lease.
+    pub(super) fn settle(&self, sent: ExtendSent, answer: Result<Extend, Error>) -> Result<Ownership, Error> {
+        let (at, ttl) = (sent.at, sent.ttl);
+        let time = match &answer {
+            Ok(Extend::Extended { expires_at }) => Some(expires_at.before(ttl)),
+            _ => None,
+        };
+        let outcome = sent.settle(answer);
+        if let Some(time) = time {
+            self.heard(time, at);
+        }
+        outcome
+    }
+}
 
 /// An extend that is on its way. Until its answer is known, and for ever if it never is, the store
 /// may have set the lease to its ttl: the deadline is not later than that.
@@ -61,8 +79,7 @@ impl ExtendSent {
         }
     }
 
-    /// Takes note of the answer. If the lock is lost, the caller ends the lease.
-    pub(super) fn settle(mut self, answer: Result<Extend, Error>) -> Result<Ownership, Error> {
+    fn settle(mut self, answer: Result<Extend, Error>) -> Result<Ownership, Error> {
         match answer {
             Ok(Extend::Extended { expires_at }) => Ok(self.confirmed(expires_at)),
             Ok(Extend::Absent(_)) => {

@@ -67,6 +67,9 @@ impl Guard {
     pub(super) async fn give_back(mut self) -> Result<Ownership, Error> {
         self.done = true;
         let (hold, locks) = (&self.lease.hold, &self.lease.locks);
+        if let Some(loss) = hold.forked() {
+            return Ok(Ownership::Lost(loss));
+        }
         if !hold.leave() {
             return Ok(Ownership::Ours);
         }
@@ -97,8 +100,10 @@ impl Guard {
     pub fn leak(mut self) -> Grant {
         self.done = true;
         let hold = &self.lease.hold;
-        hold.leave();
-        self.lease.locks.core.let_go(hold);
+        if hold.forked().is_none() {
+            hold.leave();
+            self.lease.locks.core.let_go(hold);
+        }
         hold.grant()
     }
 

@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use super::lease::LockState;
 use crate::backend::AcquireRequest;
 use crate::clock::Clock;
+use crate::process::Process;
 use crate::sync::lock;
 use crate::{Contention, Fence, Grant, Holder, Key, LockId, Loss, Timestamp, Ttl};
 
@@ -23,6 +24,9 @@ pub(super) struct Hold {
     /// The end of `max_hold`.
     pub(super) hold_until: Option<Instant>,
     pub(super) clock: Clock,
+    /// The process that holds it. In a fork, nothing below is looked at: a thread that the fork
+    /// does not have may have locked it.
+    process: Process,
     pub(super) state: Mutex<State>,
     /// Something in `state` changed that somebody may wait for.
     pub(super) changed: Notify,
@@ -50,6 +54,8 @@ pub(super) struct State {
     pub(super) deadline: Instant,
     pub(super) expires_at: Timestamp,
     pub(super) uncertain: bool,
+    /// The store has to be asked, although nothing is due.
+    doubted: bool,
     /// The shortest extend of which it is unknown whether it arrived. It may still arrive after a
     /// longer one that was confirmed, so no deadline may be further away than this.
     pub(super) shortest_unknown: Option<Ttl>,
@@ -84,6 +90,7 @@ pub(super) struct Terms {
     pub(super) max_hold: Option<Duration>,
     /// When the request that was granted was sent.
     pub(super) sent: Instant,
+    pub(super) process: Process,
     pub(super) late: Option<Arc<AcquireRequest>>,
 }
 
@@ -100,11 +107,13 @@ impl Hold {
             granted: clock.instant(),
             hold_until,
             clock,
+            process: terms.process,
             state: Mutex::new(State {
                 ttl: terms.ttl,
                 deadline: earlier(terms.sent + terms.ttl.as_duration(), hold_until),
                 expires_at: grant.expires_at,
                 uncertain: false,
+                doubted: false,
                 shortest_unknown: None,
                 guards: 1,
                 extend_on_its_way: false,
@@ -116,7 +125,15 @@ impl Hold {
         }
     }
 
+    /// The loss of a copy of the hold, in a fork of the process that has it.
+    pub(super) fn forked(&self) -> Option<Loss> {
+        (!self.process.is_current()).then_some(Loss::Forked)
+    }
+
     pub(super) fn state(&self) -> LockState {
+        if self.forked().is_some() {
+            return LockState::Lost;
+        }
         let state = lock(&self.state);
         if state.end.is_some() || self.clock.instant() >= state.deadline {
             LockState::Lost
@@ -128,6 +145,9 @@ impl Hold {
     }
 
     pub(super) fn remaining(&self) -> Duration {
+        if self.forked().is_some() {
+            return Duration::ZERO;
+        }
         let state = lock(&self.state);
         match state.end {
             Some(_) => Duration::ZERO,
@@ -156,13 +176,16 @@ impl Hold {
     pub(super) fn contention(&self) -> Contention {
         let held_for = self.clock.instant().saturating_duration_since(self.granted);
         let now = self.acquired_at + held_for;
-        Contention::new(Some(self.holder.clone()), self.acquired_at, lock(&self.state).expires_at, now)
+        let expires_at = lock(&self.state).expires_at;
+        Contention::new(Some(self.holder.clone()), self.acquired_at, expires_at, now).with_fence(Some(self.fence))
     }
 
     /// How it was lost, also if the deadline has passed without anybody having noticed yet.
     pub(super) fn loss(&self) -> Option<Loss> {
-        let state = lock(&self.state);
-        state.end.or_else(|| self.overdue(&state))
+        self.forked().or_else(|| {
+            let state = lock(&self.state);
+            state.end.or_else(|| self.overdue(&state))
+        })
     }
 
     pub(super) fn overdue(&self, state: &State) -> Option<Loss> {
@@ -197,8 +220,11 @@ impl Hold {
         alive
     }
 
-    /// One guard less; tells whether it was the last.
+    /// One guard less; tells whether it was the last. The guards of a fork do not count.
     pub(super) fn leave(&self) -> bool {
+        if self.forked().is_some() {
+            return false;
+        }
         let mut state = lock(&self.state);
         state.guards = state.guards.saturating_sub(1);
         state.guards == 0
@@ -224,13 +250,10 @@ impl Hold {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            let deadline = {
-                let state = lock(&self.state);
-                if let Some(loss) = state.end.or_else(|| self.overdue(&state)) {
-                    return loss;
-                }
-                state.deadline
-            };
+            if let Some(loss) = self.loss() {
+                return loss;
+            }
+            let deadline = lock(&self.state).deadline;
             tokio::select! {
                 () = changed => {}
                 () = self.clock.sleep_until(deadline) => {}
@@ -252,6 +275,23 @@ impl Hold {
 
     pub(super) fn set_uncertain(&self) {
         lock(&self.state).uncertain = true;
+    }
+
+    /// The store has to be asked about this lock at the next look.
+    pub(super) fn doubt(&self) {
+        lock(&self.state).doubted = true;
+    }
+
+    pub(super) fn take_doubt(&self) -> bool {
+        std::mem::take(&mut lock(&self.state).doubted)
+    }
+
+    /// The lease does not last longer than until `end`.
+    pub(super) fn ends_by(&self, end: Instant) {
+        let mut state = lock(&self.state);
+        state.deadline = state.deadline.min(end);
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     pub(super) fn set_ttl(&self, ttl: Ttl) {

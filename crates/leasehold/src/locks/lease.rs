@@ -25,9 +25,12 @@ pub enum LockState {
 /// still held, hear of its loss and extend it, but only the [`Guard`](crate::Guard) releases it.
 ///
 /// Validity is counted on this machine's monotonic clock from the moment the request was *sent*, so
-/// it always ends before the store's own expiry, whatever the clocks say. (On most systems that
-/// clock stands still while the machine is suspended; after a suspend only the
-/// [fence](Lease::fence) protects.)
+/// it always ends before the store's own expiry, whatever the clocks show. On Linux the time counts
+/// for which the machine is suspended: a lock that ran out meanwhile is lost when it wakes up, and
+/// [`lost`](Lease::lost) tells within a second. Elsewhere that clock stands still, and after a
+/// suspension only the [fence](Lease::fence) protects.
+///
+/// In a child of `fork(2)` a copy is lost: the lock is the parent's.
 #[derive(Clone)]
 pub struct Lease {
     pub(super) hold: Arc<Hold>,
@@ -146,6 +149,9 @@ impl Lease {
     }
 
     pub(super) async fn ask_to_extend(&self, ttl: Ttl, for_good: bool) -> Result<Ownership, Error> {
+        if let Some(loss) = self.hold.forked() {
+            return Ok(Ownership::Lost(loss));
+        }
         self.locks.keeper()?.extend(self.hold.clone(), ttl, for_good).await
     }
 }

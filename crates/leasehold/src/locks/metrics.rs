@@ -20,7 +20,7 @@ mod recorded {
     use metrics::{counter, gauge, histogram};
 
     use super::{Duration, LockMetrics, Loss};
-    use crate::metric_names::{HELD_LOCKS, HOLD_SECONDS, LOST, WAIT_SECONDS, describe_handle};
+    use crate::metric_names::{HELD_LOCKS, HOLD_SECONDS, LOST, STORE_CLOCK_STEPS, WAIT_SECONDS, describe_handle};
 
     impl LockMetrics {
         pub(in super::super) fn on() -> Self {
@@ -31,6 +31,12 @@ mod recorded {
         pub(in super::super) fn waited(self, time: impl FnOnce() -> Duration, outcome: &'static str) {
             if self.on {
                 histogram!(WAIT_SECONDS, "outcome" => outcome).record(time());
+            }
+        }
+
+        pub(in super::super) fn store_clock_stepped(self, direction: &'static str) {
+            if self.on {
+                counter!(STORE_CLOCK_STEPS, "direction" => direction).increment(1);
             }
         }
 
@@ -61,6 +67,8 @@ mod unrecorded {
         pub(in super::super) fn waited(self, _: impl FnOnce() -> Duration, _: &'static str) {
             debug_assert!(!self.on);
         }
+
+        pub(in super::super) fn store_clock_stepped(self, _: &'static str) {}
 
         pub(in super::super) fn begun(self) {}
 

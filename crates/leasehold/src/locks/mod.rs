@@ -9,6 +9,7 @@ mod connect;
 mod core;
 mod diagnostics;
 mod examine;
+mod examine_times;
 mod extend;
 mod footprint;
 mod guard;
@@ -27,6 +28,8 @@ mod retry;
 mod schedule;
 mod settings;
 mod shutdown;
+mod store_clock;
+mod stuck;
 mod undo;
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -53,6 +56,10 @@ use crate::{Error, Holder, Key, LockId, Operation, Ttl};
 /// Tasks of one runtime that want the same key through one handle queue up in order, and only the
 /// first of them asks the store; so make one handle per process and store, and clone it. It works
 /// from any runtime, whatever the others are doing.
+///
+/// A handle belongs to the process that made it. In a child of `fork(2)` it fails with
+/// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) and touches nothing of the parent's, and
+/// copies of guards are lost: make a handle in the child.
 ///
 /// The first lock taken through a handle starts its keeper: one thread that renews the leases and
 /// does what must happen in the background. It ends by itself when the handle and all its guards
@@ -107,6 +114,17 @@ impl Inner {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.core.process.is_current() {
+            // The parent uses the connections, and the keeper is a thread of the parent's: whatever
+            // a drop would tell them is not ours to tell.
+            std::mem::forget(self.core.clone());
+            std::mem::forget(self.keeper.take());
+        }
+    }
+}
+
 impl Locks {
     /// A handle with the default settings.
     pub fn new(backend: impl Backend) -> Self {
@@ -141,6 +159,7 @@ impl Locks {
     ///
     /// The store's error.
     pub async fn release(&self, id: &LockId) -> Result<bool, Error> {
+        self.inner.core.process.check()?;
         if let Some(hold) = self.inner.core.hold_of(id) {
             self.inner.core.give_back(&hold);
         }
@@ -163,6 +182,7 @@ impl Locks {
         T::Error: Into<Error>,
     {
         let ttl = ttl.try_into().map_err(Into::into)?;
+        self.inner.core.process.check()?;
         if let Some(hold) = self.inner.core.hold_of(id) {
             let lease = Lease { hold, locks: self.inner.clone() };
             return Ok(lease.ask_to_extend(ttl, true).await? == Ownership::Ours);
@@ -174,6 +194,7 @@ impl Locks {
     /// One call to the store within the operation timeout.
     async fn call<T>(&self, operation: Operation, run: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let core = &self.inner.core;
+        core.process.check()?;
         core.within(core.call_timeout, operation, run).await
     }
 }

@@ -54,7 +54,13 @@ impl Core {
         for hold in self.take_due() {
             if let Some(loss) = hold.loss() {
                 self.lose(&hold, loss);
-            } else if !hold.heartbeat || hold.next_look() > self.now() {
+                continue;
+            }
+            let doubted = hold.take_doubt();
+            if doubted && !hold.heartbeat {
+                let core = self.clone();
+                tokio::spawn(async move { core.verify(&hold).await });
+            } else if !hold.heartbeat || (!doubted && hold.next_look() > self.now()) {
                 self.reschedule(&hold);
             } else {
                 self.await_renewal(&hold);
@@ -185,12 +191,14 @@ impl Core {
         for extend in sent {
             let hold = extend.hold.clone();
             let answer = answers.next().unwrap_or_else(|| Err(no_answer()));
-            match extend.settle(answer) {
+            match self.settle(extend, answer) {
                 Ok(Ownership::Ours) => self.reschedule(&hold),
                 Ok(Ownership::Lost(loss)) => self.lose(&hold, loss),
                 Err(error) => {
                     tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
                     hold.set_uncertain();
+                    // Also if nothing was due but the answer.
+                    hold.doubt();
                     failed.push(hold);
                 }
             }

@@ -328,6 +328,7 @@ impl LockRequest {
     }
 
     fn plan(self) -> Result<Plan, Error> {
+        self.locks.core.process.check()?;
         let key = self.key?;
         if let Some(error) = self.wrong {
             return Err(error);

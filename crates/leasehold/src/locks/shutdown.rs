@@ -16,6 +16,7 @@ impl Locks {
     /// The first error of a release that failed; the others were still tried.
     pub async fn release_all(&self) -> Result<usize, Error> {
         let core = &self.inner.core;
+        core.process.check()?;
         let held = core.held();
         if held.is_empty() {
             return Ok(0);
@@ -61,6 +62,7 @@ impl Locks {
     /// passed.
     pub async fn shutdown(&self) -> Result<usize, Error> {
         let core = &self.inner.core;
+        core.process.check()?;
         let patience = core.settings.release_timeout;
         core.closed_at.get_or_init(|| core.after(patience));
         core.closing.cancel();

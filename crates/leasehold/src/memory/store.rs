@@ -57,7 +57,7 @@ impl Store {
             if record.lock_id == request.lock_id {
                 return Ok(Acquire::Granted(record.grant()));
             }
-            if !request.steal.allows(&request.holder, record.holder.as_ref(), record.acquired_at, now) {
+            if !request.steal.allows(&request.holder, record, now) {
                 return Ok(Acquire::Held(record.contention(now)));
             }
             stolen = Some(record.fence);

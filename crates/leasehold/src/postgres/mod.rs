@@ -118,7 +118,7 @@ impl Statements {
     fn new(tables: &Tables) -> Self {
         let find = include_str!("sql/find.sql");
         Self {
-            acquire: tables.fill("SELECT * FROM {{acquire}}($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8)"),
+            acquire: tables.fill("SELECT * FROM {{acquire}}($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8, $9)"),
             release: tables.fill("SELECT {{release}}($1)"),
             release_many: tables.fill("SELECT {{release_many}}($1)"),
             extend: tables.fill("SELECT * FROM {{extend}}($1, $2, $3)"),
@@ -296,7 +296,8 @@ impl Backend for Postgres {
         let same_holder = request.steal.same_holder().then(|| request.holder.as_str());
         let held_longer_than =
             request.steal.held_longer_than().map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
-        let parameters: [Parameter<'_>; 8] = [
+        let stuck_fence = request.steal.fence().map(String::from);
+        let parameters: [Parameter<'_>; 9] = [
             (&key, Type::TEXT),
             (&request.lock_id.expose(), Type::TEXT),
             (&ttl, Type::INT8),
@@ -305,6 +306,7 @@ impl Backend for Postgres {
             (&details, Type::TEXT),
             (&same_holder, Type::TEXT),
             (&held_longer_than, Type::INT8),
+            (&stuck_fence, Type::TEXT),
         ];
         let row = self.query_one(Operation::Acquire, &self.statements.acquire, &parameters);
         let row = self.explained(Wanted::Key(&key), row).await?;

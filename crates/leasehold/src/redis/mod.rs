@@ -184,6 +184,7 @@ impl Backend for Redis {
             let millis = u64::try_from(time.as_millis()).unwrap_or(LARGEST);
             millis.min(LARGEST).to_string()
         });
+        let stuck_fence = steal.fence().map(String::from);
         let (ttl, life) = lifetime(request.ttl);
         let arguments = [
             request.lock_id.expose(),
@@ -194,6 +195,7 @@ impl Backend for Redis {
             &names.taken(),
             same_holder,
             held_longer_than.as_deref().unwrap_or_default(),
+            stuck_fence.as_deref().unwrap_or_default(),
         ];
         let answer: Value =
             self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Error;
+use crate::process::Process;
 use crate::sync::lock;
 
 /// What nobody used for this long is dropped: a connection that is needed again is soon made again.
@@ -23,6 +24,7 @@ pub(crate) struct PerRuntime<T> {
     values: Arc<Mutex<Values<T>>>,
     idle: Duration,
     closed: DropGuard,
+    process: Process,
 }
 
 type Values<T> = HashMap<Id, Entry<T>>;
@@ -44,15 +46,18 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
     }
 
     fn with_idle(idle: Duration) -> Self {
-        Self { values: Arc::default(), idle, closed: CancellationToken::new().drop_guard() }
+        let closed = CancellationToken::new().drop_guard();
+        Self { values: Arc::default(), idle, closed, process: Process::current() }
     }
 
     /// The value of the runtime that runs the caller, made by `make` if there is none.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the caller is not on a runtime; otherwise those of `make`.
+    /// `InvalidArgument` if the caller is not on a runtime, or in a fork of the process that made
+    /// this; otherwise those of `make`.
     pub(crate) fn get(&self, make: impl FnOnce() -> Result<T, Error>) -> Result<Arc<T>, Error> {
+        self.process.check()?;
         let runtime = Handle::try_current().map_err(|_| no_runtime())?;
         let (id, now) = (runtime.id(), Instant::now());
         let mut values = lock(&self.values);

@@ -29,7 +29,8 @@ impl Stored {
 
     /// The answer to somebody else who wants it at `now`.
     pub(crate) fn contention(&self, now: Timestamp) -> Contention {
-        Contention { holder: self.holder.clone(), acquired_at: self.acquired_at, expires_at: self.expires_at, now }
+        let contention = Contention::new(self.holder.clone(), self.acquired_at, self.expires_at, now);
+        contention.with_fence(self.fence.parse().ok())
     }
 
     /// # Errors

@@ -13,8 +13,8 @@ const LATEST_US: i64 = SET_US + 100 * 365 * 24 * 60 * 60 * 1_000_000;
 
 /// The clock that all processes of this host go by: the monotonic clock plus an offset that is
 /// agreed on once for each boot and kept in the database. It follows no step of the wall clock, and
-/// it stands still while the machine sleeps, as does the clock by which holders count: a lease does
-/// not end in the store while its holder cannot notice.
+/// it stands still while the machine is suspended: a lease does not end in the store while its
+/// holder, who counts that time, cannot notice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostClock {
     offset_us: i64,

@@ -33,6 +33,7 @@ use crate::backend::{
     Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
     Release, Subscription, TimeAuthority, Topic,
 };
+use crate::process::Process;
 use crate::remote::listener::Listener;
 use crate::remote::notification::{TAKEN_TOPIC, freed_topic};
 use crate::remote::per_runtime::PerRuntime;
@@ -121,6 +122,8 @@ struct Handle {
     jobs: Sender<Job>,
     /// How many calls wait for an answer.
     calls: AtomicUsize,
+    /// Where the thread of the database is.
+    process: Process,
 }
 
 impl Sqlite {
@@ -156,7 +159,7 @@ impl Sqlite {
         };
         let (jobs, opened) = worker::start(open)?;
         opened.await.unwrap_or_else(|_| Err(stopped()))?;
-        let handle = Arc::new(Handle { path, jobs, calls: AtomicUsize::new(0) });
+        let handle = Arc::new(Handle { path, jobs, calls: AtomicUsize::new(0), process: Process::current() });
         Ok(Self { handle, listeners: Arc::new(PerRuntime::new()) })
     }
 
@@ -249,6 +252,7 @@ fn failed<T>(locks: usize, outcome: Result<Answer, Error>) -> Vec<Result<T, Erro
 
 impl Handle {
     async fn call(&self, op: Op) -> Result<Answer, Error> {
+        self.process.check()?;
         let (reply, mut answer) = oneshot::channel();
         let calling = Calling::new(&self.calls);
         self.jobs.send(Job { op, reply: Some(reply) }).map_err(|_| stopped())?;

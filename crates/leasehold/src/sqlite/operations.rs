@@ -44,7 +44,7 @@ impl Operations<'_> {
             if record.lock_id == request.lock_id {
                 return Ok(Acquire::Granted(record.grant()));
             }
-            if !request.steal.allows(&request.holder, record.holder.as_ref(), record.acquired_at, self.now) {
+            if !request.steal.allows(&request.holder, &record, self.now) {
                 return Ok(Acquire::Held(record.contention(self.now)));
             }
             stolen = Some(TakenLock { key: record.key, fence: record.fence });

@@ -29,7 +29,7 @@ type Started = (Sender<Job>, oneshot::Receiver<Result<(), Error>>);
 pub(super) fn start(make: impl FnOnce() -> Result<Database, Error> + Send + 'static) -> Result<Started, Error> {
     let (jobs, received) = channel();
     let (opened, outcome) = oneshot::channel();
-    let counted = OPEN.open();
+    let counted = OPEN.open()?;
     let run = move || match make() {
         Ok(database) => {
             let _ = opened.send(Ok(()));

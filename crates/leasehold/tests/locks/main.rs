@@ -17,5 +17,6 @@ mod run;
 mod runtimes;
 mod shutdown;
 mod steal;
+mod store_clock;
 mod support;
 mod waiting;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod clock;
+mod doctor;
 mod durability;
 mod many;
 mod strangers;

@@ -41,6 +41,7 @@ fn an_acquire_arrives_as_it_was_sent() {
         Steal::NEVER.with_same_holder(),
         Steal::NEVER.with_held_longer_than(Duration::ZERO),
         Steal::NEVER.with_same_holder().with_held_longer_than(Duration::MAX),
+        Steal::NEVER.with_fence(Fence::MAX),
     ];
     for steal in steals {
         let request = AcquireRequest::new(key("caf\u{e9}"), LockId::random().unwrap(), Ttl::MAX)

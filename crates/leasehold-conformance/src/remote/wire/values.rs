@@ -92,6 +92,8 @@ struct Steal {
     same_holder: bool,
     #[serde(getter = "held_longer_than")]
     held_longer_than: Option<Duration>,
+    #[serde(getter = "stuck_fence")]
+    fence: Option<Fence>,
 }
 
 fn same_holder(steal: &leasehold::Steal) -> bool {
@@ -102,9 +104,14 @@ fn held_longer_than(steal: &leasehold::Steal) -> Option<Duration> {
     steal.held_longer_than()
 }
 
+fn stuck_fence(steal: &leasehold::Steal) -> Option<Fence> {
+    steal.fence()
+}
+
 impl From<Steal> for leasehold::Steal {
     fn from(twin: Steal) -> Self {
         let steal = if twin.same_holder { Self::NEVER.with_same_holder() } else { Self::NEVER };
+        let steal = twin.fence.map_or(steal, |fence| steal.with_fence(fence));
         twin.held_longer_than.map_or(steal, |time| steal.with_held_longer_than(time))
     }
 }
@@ -180,6 +187,8 @@ impl From<Grant> for leasehold::Grant {
 struct Contention {
     #[serde(getter = "holder_in_the_way")]
     holder: Option<Holder>,
+    #[serde(getter = "fence_in_the_way")]
+    fence: Option<Fence>,
     #[serde(with = "micros")]
     acquired_at: Timestamp,
     #[serde(with = "micros")]
@@ -192,9 +201,13 @@ fn holder_in_the_way(contention: &leasehold::Contention) -> Option<Holder> {
     contention.holder.clone()
 }
 
+fn fence_in_the_way(contention: &leasehold::Contention) -> Option<Fence> {
+    contention.fence
+}
+
 impl From<Contention> for leasehold::Contention {
     fn from(twin: Contention) -> Self {
-        Self::new(twin.holder, twin.acquired_at, twin.expires_at, twin.now)
+        Self::new(twin.holder, twin.acquired_at, twin.expires_at, twin.now).with_fence(twin.fence)
     }
 }
 

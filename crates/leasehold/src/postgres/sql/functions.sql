@@ -16,7 +16,7 @@ END $$;
 -- Grants the lock, or returns the record that stands.
 CREATE OR REPLACE FUNCTION {{acquire}}(
   wanted_key text, wanted_id text, ttl_ms bigint, wanted_user_key text, counter text, wanted_details jsonb,
-  same_holder text, held_longer_than_ms bigint,
+  same_holder text, held_longer_than_ms bigint, stuck_fence text,
   OUT granted boolean, OUT held_id text, OUT held_fence text, OUT held_since_ms bigint, OUT held_until_ms bigint,
   OUT held_details text, OUT now_us bigint
 ) LANGUAGE plpgsql VOLATILE AS $$
@@ -45,6 +45,7 @@ BEGIN
     IF taken AND (held.lock_id = wanted_id OR NOT (
       coalesce(held.details->>'lockId' = held.lock_id AND held.details->>'holder' = same_holder, false)
       OR coalesce(held.acquired_at_ms < now_us / 1000 - held_longer_than_ms, false)
+      OR coalesce(held.fence = stuck_fence, false)
     )) THEN
       granted := false;
       held_id := held.lock_id;

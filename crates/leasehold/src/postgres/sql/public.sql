@@ -20,7 +20,7 @@ DECLARE
 BEGIN
   SELECT * INTO answer FROM {{acquire}}(
     name, wanted_id, {{check_ttl}}(ttl_seconds), user_key, {{storage_key}}('fence:' || name, {{longest_name}}), details,
-    NULL::text, NULL::bigint
+    NULL::text, NULL::bigint, NULL::text
   );
   granted := answer.held_id = wanted_id;
   lock_id := NULL;

@@ -1,6 +1,7 @@
 -- KEYS  lock, fence counter, index of the lock id
 -- ARGV  lock id, ttl, ttl and tolerance, key as JSON, rest of the record as JSON, channel of taken locks,
---       holder that may take its own lock or '', age in ms beyond which anybody may take it or ''
+--       holder that may take its own lock or '', age in ms beyond which anybody may take it or '', fence of the grant that
+--       anybody may take or ''
 -- Returns {1, fence, now, expiry} for a new grant, {0, now, record} if a live record stands.
 
 local HIGHEST_FENCE = tonumber('{{highest_fence}}')
@@ -14,13 +15,14 @@ if raw then
   end
   if live(expires) then
     local may_steal = false
-    if id ~= ARGV[1] and (ARGV[7] ~= '' or ARGV[8] ~= '') then
+    if id ~= ARGV[1] and (ARGV[7] ~= '' or ARGV[8] ~= '' or ARGV[9] ~= '') then
       local ok, record = pcall(cjson.decode, raw)
       if not ok then
         return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
       end
       local since, limit = tonumber(record.acquiredAtMs), tonumber(ARGV[8])
       may_steal = ARGV[7] ~= '' and record.holder == ARGV[7] or since and limit and now - since > limit
+        or ARGV[9] ~= '' and record.fence == ARGV[9]
       if may_steal and type(record.fence) == 'string' and type(record.key) == 'string' then
         victim = record.fence .. record.key
       end

@@ -1,0 +1,159 @@
+//! A store whose clock is set while locks are held: the next answer shows it, and every lock of the
+//! handle is verified at once. The handle's own clock hardly moves, so no renewal is ever due.
+
+use std::time::Duration;
+
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer, Faults, ManualClock};
+use leasehold::{ErrorCode, LockState, Locks, Loss, Operation, Steal};
+use test_support::{eventually, soon};
+
+use crate::support::TTL;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A handle and a rival on a store that has a clock of its own.
+struct World {
+    store_clock: ManualClock,
+    clock: ManualClock,
+    faults: Faults,
+    locks: Locks,
+    rival: Locks,
+}
+
+impl World {
+    fn new() -> Self {
+        let (store_clock, clock) = (ManualClock::new(), ManualClock::new());
+        let memory = Memory::with_clock(&store_clock);
+        let (store, faults) = FaultLayer::new(memory.clone());
+        let locks = Locks::builder(store).clock(&clock).build();
+        let rival = Locks::builder(memory).clock(&clock).build();
+        Self { store_clock, clock, faults, locks, rival }
+    }
+
+    /// Any answer of the store.
+    async fn ask(&self) {
+        self.locks.lock("other").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_clock_set_forward_ends_the_locks_that_others_may_have() {
+    for heartbeat in [true, false] {
+        let world = World::new();
+        let guard = world.locks.lock("k").heartbeat(heartbeat).acquire().await.unwrap();
+        world.store_clock.advance(HOUR);
+        let rival = world.rival.lock("k").try_acquire().await.unwrap().unwrap();
+        assert_eq!(guard.state(), LockState::Held, "nothing was heard from the store yet");
+        world.ask().await;
+        assert_eq!(soon("the loss", guard.lost()).await, Loss::Gone);
+        assert_eq!(rival.state(), LockState::Held);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_shows_it_too() {
+    let world = World::new();
+    let guard = world.locks.lock("k").acquire().await.unwrap();
+    let _rival = world.rival.lock("taken").ttl(HOUR * 2).acquire().await.unwrap();
+    world.store_clock.advance(HOUR);
+    assert!(world.locks.lock("taken").try_acquire().await.unwrap().is_none());
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::Gone);
+}
+
+#[tokio::test]
+async fn an_extend_shows_it_to_the_other_locks() {
+    let world = World::new();
+    let short = world.locks.lock("short").acquire().await.unwrap();
+    let long = world.locks.lock("long").ttl(HOUR * 2).heartbeat(false).acquire().await.unwrap();
+    world.store_clock.advance(HOUR);
+    long.extend(HOUR * 2).await.unwrap();
+    assert_eq!(soon("the loss", short.lost()).await, Loss::Gone);
+    assert_eq!(long.state(), LockState::Held);
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_lease_shrinks_with_the_step_or_is_renewed() {
+    let world = World::new();
+    let renewed = world.locks.lock("renewed").acquire().await.unwrap();
+    let left = world.locks.lock("left").heartbeat(false).acquire().await.unwrap();
+    assert_eq!((renewed.remaining(), left.remaining()), (TTL, TTL));
+    let step = Duration::from_secs(10);
+    world.store_clock.advance(step);
+    world.ask().await;
+    eventually("the shorter lease is known", async || left.remaining() <= TTL - step).await;
+    assert_eq!(left.state(), LockState::Held);
+    eventually("the other was renewed", async || world.faults.answers(Operation::Extend) == 1).await;
+    assert_eq!(renewed.remaining(), TTL);
+}
+
+#[tokio::test]
+async fn a_lock_that_could_not_be_verified_is_asked_for_again() {
+    let world = World::new();
+    let renewed = world.locks.lock("renewed").acquire().await.unwrap();
+    let left = world.locks.lock("left").heartbeat(false).acquire().await.unwrap();
+    for operation in [Operation::Extend, Operation::Lookup] {
+        world.faults.always(operation, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    }
+    world.store_clock.advance(Duration::from_secs(10));
+    world.ask().await;
+    eventually("the failure is noticed", async || renewed.state() == LockState::Uncertain).await;
+    for operation in [Operation::Extend, Operation::Lookup] {
+        world.faults.clear(operation);
+    }
+    eventually("both are verified", async || {
+        world.clock.advance(Duration::from_millis(20));
+        world.store_clock.advance(Duration::from_millis(20));
+        renewed.state() == LockState::Held && world.faults.answers(Operation::Lookup) > 0
+    })
+    .await;
+    assert!(left.remaining() < TTL - Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_clock_set_back_takes_no_lock_away() {
+    let world = World::new();
+    let guard = world.locks.lock("k").acquire().await.unwrap();
+    world.store_clock.set_back(HOUR);
+    world.ask().await;
+    eventually("it is verified", async || world.faults.answers(Operation::Extend) == 1).await;
+    assert_eq!(guard.state(), LockState::Held);
+    assert!(world.rival.lock("k").try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_clock_that_drifts_is_not_taken_for_one_that_was_set() {
+    let world = World::new();
+    let guard = world.locks.lock("k").acquire().await.unwrap();
+    for _ in 0..20 {
+        world.store_clock.advance(Duration::from_millis(900));
+        world.ask().await;
+    }
+    guard.release().await.unwrap();
+    world.locks.shutdown().await.unwrap();
+    assert_eq!(world.faults.calls(Operation::Extend), 0, "nothing was verified");
+}
+
+#[tokio::test]
+async fn a_waiter_takes_what_is_stuck_by_its_own_clock_if_the_stores_was_set_back() {
+    let world = World::new();
+    let stuck = world.rival.lock("k").ttl(HOUR * 24).heartbeat(false).acquire().await.unwrap();
+    world.store_clock.set_back(HOUR);
+    let steal = Steal::NEVER.with_held_longer_than(Duration::from_secs(60));
+    let waiter = tokio::spawn(world.locks.lock("k").steal(steal).wait_forever().acquire());
+    eventually("it waits", async || world.faults.answers(Operation::Acquire) > 0).await;
+    let mut waited = Duration::ZERO;
+    eventually("stolen", async || {
+        let second = Duration::from_secs(1);
+        world.store_clock.advance(second);
+        world.clock.advance(second);
+        waited += second;
+        waiter.is_finished()
+    })
+    .await;
+    let thief = waiter.await.unwrap().unwrap();
+    assert!(thief.fence() > stuck.fence());
+    assert!(waited > Duration::from_secs(60), "{waited:?}");
+    assert!(thief.acquired_at() < stuck.acquired_at(), "by the store's clock it was never held at all");
+}
