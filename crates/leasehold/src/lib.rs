@@ -106,8 +106,8 @@ pub mod testing;
 mod timestamp;
 mod ttl;
 mod url_option;
-// What is used of it depends on the stores in this build.
-#[allow(dead_code)]
+// Each store uses a part of it. What none of them uses shows when all are built.
+#[cfg_attr(not(all(feature = "postgres", feature = "redis", feature = "sqlite")), allow(dead_code))]
 mod url_writer;
 
 pub use tokio_util::sync::CancellationToken;

@@ -46,7 +46,6 @@ pub(crate) fn out_of_files(error: &io::Error) -> Option<Description> {
 }
 
 /// The same for a driver that does not tell: whether a file can be opened right now.
-#[cfg(feature = "sqlite")]
 pub(crate) fn no_file_can_be_opened() -> Option<Description> {
     std::fs::File::open("/").err().and_then(|error| out_of_files(&error))
 }
