@@ -104,25 +104,4 @@ mod tests {
         assert_eq!(recv(&mut inbox).await, Some(Received::Item(1000)));
         assert_eq!(recv(&mut inbox).await, None);
     }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_reader_that_sleeps_is_woken_by_what_did_not_fit() {
-        for _ in 0..2000 {
-            let (sender, mut inbox) = inbox(1);
-            let reader = tokio::spawn(async move {
-                let mut heard = 0;
-                while let Some(received) = recv(&mut inbox).await {
-                    match received {
-                        Received::Item(2) | Received::Missed => return true,
-                        Received::Item(_) => heard += 1,
-                    }
-                }
-                heard == 3
-            });
-            (0..3).for_each(|number| sender.send(number));
-            // The sender stays: only an item or a mark can end the reader.
-            let told = tokio::time::timeout(std::time::Duration::from_secs(20), reader).await;
-            assert!(matches!(told, Ok(Ok(true))), "{told:?}");
-        }
-    }
 }

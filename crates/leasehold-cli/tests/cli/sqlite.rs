@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     a_command_whose_log_is_deleted_is_stopped_before_its_lease_ends,
     a_store_of_somebody_else_is_77,
     a_process_in_another_time_namespace_is_kept_out_as_well,
+    doctor_tells_of_a_clock_that_makes_no_sense,
     users_who_share_a_file_can_wake_each_other,
     a_waiter_in_another_network_namespace_can_be_woken_and_leaves_nothing_when_it_is_killed,
 ];
@@ -189,6 +190,16 @@ fn a_process_in_another_time_namespace_is_kept_out_as_well(store: Store) {
     assert_eq!(status.code(), Some(75), "the tests need root and time namespaces");
     running.signal("TERM");
     assert_eq!(running.done().code, 143);
+}
+
+fn doctor_tells_of_a_clock_that_makes_no_sense(store: Store) {
+    let place = Place::new(store);
+    assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
+    let locks = rusqlite::Connection::open(locks_file(&place, "")).unwrap();
+    locks.execute("UPDATE clock SET offset_us = 9000000000000000000", []).unwrap();
+    let done = place.run(["doctor"]);
+    assert_eq!(done.code, 78);
+    assert!(done.stdout.contains("the clock in the database makes no sense"), "{done:?}");
 }
 
 /// What a holder does until it is told to stop.

@@ -446,7 +446,7 @@ mod tests {
         assert!(opened <= 60, "{opened} connections in a minute");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn all_readers_are_told_of_what_a_connection_missed() {
         let mut task = Task::<Connection>::new(Arc::new(Arc::new(Server::default())));
         let mut commands = Vec::new();
@@ -454,7 +454,8 @@ mod tests {
         task.apply(commands.drain(..)).await;
         task.deliver(Pushed::Missed);
         for reader in &mut readers {
-            assert_eq!(reader.next().await, Some(Event::Missed));
+            let told = tokio::time::timeout(Duration::from_secs(1), reader.next()).await;
+            assert_eq!(told, Ok(Some(Event::Missed)));
         }
     }
 

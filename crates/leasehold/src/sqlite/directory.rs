@@ -74,11 +74,10 @@ impl SocketDirectory {
         Self::enter(path, file)
     }
 
-    fn enter(path: PathBuf, file: Metadata) -> io::Result<Self> {
+    fn enter(path: PathBuf, file: Access) -> io::Result<Self> {
         let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
         let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
         let directory = File::options().read(true).custom_flags(flags).open(&path)?;
-        let file = Access::of(&file);
         let found = directory.metadata()?;
         let everybody_may_make_one = std::fs::metadata(parent(&path))?.mode() & 0o002 != 0;
         if everybody_may_make_one && found.uid() != file.owner && found.uid() != 0 {
@@ -168,14 +167,14 @@ pub(super) fn bind(database: &Path, name: &str) -> io::Result<(SocketDirectory, 
     }
 }
 
-/// Where the directory is, and what the database file is like.
-fn beside(database: &Path) -> io::Result<(PathBuf, Metadata)> {
+/// Where the directory is, and who may use the database file.
+fn beside(database: &Path) -> io::Result<(PathBuf, Access)> {
     // As SQLite does with the files that it keeps beside a database.
     let database = database.canonicalize()?;
-    let found = database.metadata()?;
+    let file = Access::of(&database.metadata()?);
     let mut path = database.into_os_string();
     path.push(SUFFIX);
-    Ok((path.into(), found))
+    Ok((path.into(), file))
 }
 
 fn parent(path: &Path) -> &Path {
