@@ -32,7 +32,7 @@ async fn a_lock_is_renewed_and_waited_for_whoever_holds_the_advisory_lock_of_its
     let other = Locks::connect(&server.url()).await.unwrap();
     let mut guards = Vec::new();
     for key in ["order:41", "order:42", "order:43"] {
-        guards.push(locks.lock(key).ttl(Duration::from_secs(3)).acquire().await.unwrap());
+        guards.push(locks.lock(key).ttl(Duration::from_secs(5)).acquire().await.unwrap());
     }
     // An application, and two contenders of the other library that stopped inside their acquire.
     let application = session(&server).await;

@@ -9,7 +9,7 @@ use test_servers::Postgres as Server;
 use test_support::postgres::{number, ours, session, stuck};
 use test_support::{StoreServer, eventually, granted, id, request, soon, ttl};
 
-use crate::support::{connect, migrated, server};
+use crate::support::{migrated, patient, server};
 
 /// As many locks as one call is about.
 async fn take_many(store: &Postgres) -> Vec<AcquireRequest> {
@@ -80,7 +80,7 @@ async fn many_are_extended_and_released_in_one_statement_with_an_answer_for_each
 #[tokio::test]
 async fn a_lock_whose_row_somebody_else_uses_holds_up_none_of_the_others() {
     let server = server().await;
-    let store = Arc::new(connect(&server).await);
+    let store = Arc::new(patient(&server).await);
     let locks = take_many(&store).await;
     let blocker = session(&server).await;
     let hold = "BEGIN; SELECT FROM syncguard_locks WHERE key = 'k9' FOR UPDATE";
@@ -109,7 +109,7 @@ async fn a_lock_whose_row_somebody_else_uses_holds_up_none_of_the_others() {
 #[tokio::test]
 async fn rows_that_somebody_else_uses_leave_connections_for_the_next_call() {
     let server = server().await;
-    let store = Arc::new(connect(&server).await);
+    let store = Arc::new(patient(&server).await);
     let locks = take_many(&store).await;
     let blocker = session(&server).await;
     blocker.batch_execute("BEGIN; SELECT FROM syncguard_locks WHERE key LIKE 'k1%' FOR UPDATE").await.unwrap();
@@ -128,7 +128,7 @@ async fn rows_that_somebody_else_uses_leave_connections_for_the_next_call() {
 #[tokio::test]
 async fn what_the_server_refuses_for_one_lock_fails_for_no_other() {
     let server = server().await;
-    let store = connect(&server).await;
+    let store = patient(&server).await;
     let locks = take_many(&store).await;
     server.sql(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -148,7 +148,7 @@ async fn what_the_server_refuses_for_one_lock_fails_for_no_other() {
 #[tokio::test]
 async fn a_connection_that_is_lost_leaves_every_outcome_unknown_and_no_server_none() {
     let server = server().await;
-    let store = Arc::new(connect(&server).await);
+    let store = Arc::new(patient(&server).await);
     let locks = take_many(&store).await;
     let blocker = session(&server).await;
     for extends in [true, false] {
@@ -184,7 +184,7 @@ async fn a_connection_that_is_lost_leaves_every_outcome_unknown_and_no_server_no
 #[tokio::test]
 async fn whoever_waits_for_one_of_many_released_locks_is_told() {
     let server = server().await;
-    let store = connect(&server).await;
+    let store = patient(&server).await;
     let locks = take_many(&store).await;
     let mut waiting = store.subscribe(Topic::Freed(&locks[50].key)).await.unwrap();
     for answer in store.release_many(&ids(&locks)).await {
@@ -197,7 +197,7 @@ async fn whoever_waits_for_one_of_many_released_locks_is_told() {
 #[tokio::test]
 async fn calls_for_the_same_locks_are_never_in_a_deadlock() {
     let server = server().await;
-    let store = Arc::new(connect(&server).await);
+    let store = Arc::new(patient(&server).await);
     for _ in 0..5 {
         let locks = take_many(&store).await;
         let mut calls = tokio::task::JoinSet::new();

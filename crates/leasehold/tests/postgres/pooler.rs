@@ -144,7 +144,7 @@ async fn three_connections_of_a_pooler_that_lends_them_for_a_session_are_enough_
     let server = server().await;
     let pooler = PgBouncer::builder(&server, "session").pool_size(3).start();
     let locks = Locks::connect(&pooler.url()).await.unwrap();
-    let guard = locks.lock("order:42").ttl(Duration::from_secs(3)).acquire().await.unwrap();
+    let guard = locks.lock("order:42").ttl(Duration::from_secs(5)).acquire().await.unwrap();
     let first = guard.expires_at();
     let waiting = tokio::spawn(locks.lock("order:42").wait_forever().acquire());
     eventually("it is renewed", async || guard.expires_at() > first).await;

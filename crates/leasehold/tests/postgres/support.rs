@@ -20,3 +20,9 @@ pub(crate) async fn migrated(server: &Server) -> Postgres {
 pub(crate) async fn connect(server: &Server) -> Postgres {
     Postgres::connect(&server.url()).await.unwrap()
 }
+
+/// A store that gives up on nothing before the test does.
+pub(crate) async fn patient(server: &Server) -> Postgres {
+    let options = "timeout=60&options=-c%20lock_timeout%3D60s";
+    Postgres::connect(&format!("{}?{options}", server.url())).await.unwrap()
+}

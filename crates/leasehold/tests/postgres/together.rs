@@ -12,7 +12,7 @@ use test_support::postgres::{Acquiring, STEPS};
 use test_support::postgres::{now, number, row, session, stuck};
 use test_support::{StoreServer, eventually, granted, id, request, soon, ttl};
 
-use crate::support::{connect, server};
+use crate::support::{connect, patient, server};
 
 /// What there may be under a key before anybody wants it.
 #[derive(Clone, Copy, Debug)]
@@ -125,11 +125,6 @@ async fn a_release_between_any_two_steps_of_theirs_leaves_one_lock_or_none() {
             None => assert_eq!((row(&server, "order:42"), steps > 2), (String::new(), true)),
         }
     }
-}
-
-/// A store that gives up on nothing before the test does.
-async fn patient(server: &Server) -> Postgres {
-    Postgres::connect(&format!("{}?timeout=60", server.url())).await.unwrap()
 }
 
 /// Commits wait for a standby that does not exist, but for those of sessions that ask not to.
