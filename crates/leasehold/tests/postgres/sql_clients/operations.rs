@@ -129,11 +129,25 @@ async fn a_release_happens_once_and_an_extend_replaces_the_expiry() {
 async fn a_lock_is_held_until_the_tolerance_is_over_and_then_nobody_extends_it() {
     let server = server().await;
     let client = session(&server).await;
-    let expire = |ago: u64| server.sql(&format!("UPDATE syncguard_locks SET expires_at_ms = {}", now(&server) - ago));
-    let mine = acquire(&client, "'order:42'").await;
-    expire(500);
-    assert!(!acquire(&client, "'order:42'").await.granted);
-    assert_eq!(server.sql("SELECT count(*) FROM leasehold_holder('order:42')"), "1");
+    let expire = |ago: u64| {
+        let end = now(&server) - ago;
+        server.sql(&format!("UPDATE syncguard_locks SET expires_at_ms = {end}"));
+        end
+    };
+    let mut attempts = 0..10;
+    let mine = loop {
+        assert!(attempts.next().is_some(), "ten attempts were all too slow");
+        let mine = acquire(&client, "'order:42'").await;
+        let end = expire(500);
+        let again = acquire(&client, "'order:42'").await;
+        let holders = server.sql("SELECT count(*) FROM leasehold_holder('order:42')");
+        // On a busy machine the tolerance may be over before everybody has looked.
+        if now(&server) < end + 1000 {
+            assert_eq!((again.granted, holders.as_str()), (false, "1"));
+            break mine;
+        }
+        server.sql("DELETE FROM syncguard_locks");
+    };
     expire(1001);
     assert_eq!(server.sql("SELECT count(*) FROM leasehold_holder('order:42')"), "0");
     assert_eq!(extend(&client, mine.id(), 30.0).await, None);
