@@ -59,7 +59,7 @@ impl Seen {
     }
 
     /// Who has the lock, and how long ago we saw that. A waiter looks every few seconds; if it has
-    /// not seen anybody for longer, the store does not answer.
+    /// not seen anybody for longer, the store does not answer, or refuses.
     fn recently(&self) -> Option<(Contention, Duration)> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         last.map(|(contention, at)| (contention, at.elapsed())).filter(|(_, ago)| *ago <= REPORT)

@@ -62,7 +62,8 @@ pub(crate) fn waiting(key: &Key, held: Option<&(Contention, Duration)>, waited: 
     let name = text::safe(key.as_str());
     let waited_text = text::duration(waited);
     let Some((contention, seen)) = held else {
-        let text = format!("waiting for '{name}': the store does not answer; waited {waited_text}");
+        let text =
+            format!("waiting for '{name}': the store does not answer or refuses (-v tells why); waited {waited_text}");
         return Event::new(Level::Notice, "waiting", text, json!({ "key": key, "waited_ms": millis(waited) }));
     };
     let held_for = contention.held_for() + *seen;

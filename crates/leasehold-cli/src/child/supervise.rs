@@ -175,7 +175,7 @@ impl<'a> Supervisor<'a> {
             Some(LockState::Held) if self.has_max_hold => {
                 (Loss::MaxHold, "it may not be held for longer than --max-hold")
             }
-            Some(LockState::Uncertain) => (Loss::Expired, "it cannot be renewed, the store does not answer"),
+            Some(LockState::Uncertain) => (Loss::Expired, "it cannot be renewed, the store does not answer or refuses"),
             _ => (Loss::Expired, "it was not renewed in time"),
         };
         self.stop(Cause::Lost, Sig::TERM, self.rules.kill_at(now, deadline));

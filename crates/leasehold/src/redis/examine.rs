@@ -213,7 +213,7 @@ impl Redis {
             Some(keys) if next != "0" && !names.is_empty() => format!("about {}", keys * counters / names.len()),
             _ => counters.to_string(),
         };
-        let detail = format!("{number}: each key that was ever locked keeps one, of some 100 bytes");
+        let detail = format!("{number}: each key that was ever locked keeps one, of some 120 bytes");
         Some(Check::new("fence counters", Verdict::Ok, detail))
     }
 
