@@ -8,9 +8,7 @@ use super::server::{Address, Connection, at, open};
 
 /// What a sentinel publishes that has made another server the primary, and what one publishes that
 /// has heard of it.
-const NEWS: [&str; 2] = [PROMOTED, SWITCHED];
-const PROMOTED: &str = "+promoted-slave";
-const SWITCHED: &str = "+switch-master";
+const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
 /// How often to make sure that a silent sentinel is still there, and how long it may take to
 /// answer.
@@ -99,7 +97,7 @@ impl Drop for PrimaryWatch {
 async fn until_another_primary(mut sentinel: Connection, sentinels: &[Client], name: &str, primary: &Address) {
     let mut others = sentinels.iter().cycle();
     loop {
-        if hears_of_another(&mut sentinel, name).await {
+        if hears_of_another(&mut sentinel, name, primary).await {
             return;
         }
         sentinel = loop {
@@ -115,11 +113,11 @@ async fn until_another_primary(mut sentinel: Connection, sentinels: &[Client], n
 }
 
 /// Listens until this sentinel tells of another primary, or is lost.
-async fn hears_of_another(sentinel: &mut Connection, name: &str) -> bool {
+async fn hears_of_another(sentinel: &mut Connection, name: &str, primary: &Address) -> bool {
     loop {
         match tokio::time::timeout(CHECK_EVERY, sentinel.pushes.recv()).await {
             Ok(Some(push)) if push.kind == PushKind::Disconnection => return false,
-            Ok(Some(push)) if tells_of(&push, name) => return true,
+            Ok(Some(push)) if tells_of_another(&push, name, primary) => return true,
             Ok(Some(_)) => {}
             Ok(None) => return false,
             Err(_) => {
@@ -133,17 +131,22 @@ async fn hears_of_another(sentinel: &mut Connection, name: &str) -> bool {
     }
 }
 
-/// Whether a message tells of another primary under this name:
-/// `+switch-master NAME OLD PORT NEW PORT`, `+promoted-slave slave NEW ADDRESS PORT @ NAME OLD PORT`.
-fn tells_of(push: &PushInfo, name: &str) -> bool {
+/// Whether a message tells of a primary under this name at another address:
+/// `+switch-master NAME OLD PORT NEW PORT`, `+promoted-slave slave NEW:PORT NEW PORT @ NAME OLD PORT`.
+/// Both come of one failover, one after the other.
+fn tells_of_another(push: &PushInfo, name: &str, (host, port): &Address) -> bool {
     let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) = (&push.kind, &push.data[..])
     else {
         return false;
     };
     let text = String::from_utf8_lossy(text);
-    let mut words = text.split(' ');
-    let subject = if channel == SWITCHED.as_bytes() { words.next() } else { words.skip_while(|w| *w != "@").nth(1) };
-    subject == Some(name)
+    let words: Vec<_> = text.split(' ').collect();
+    let (subject, new) = match (channel.as_slice(), &words[..]) {
+        (b"+switch-master", [subject, _, _, new @ ..]) => (subject, new),
+        (b"+promoted-slave", [_, _, host, port, "@", subject, ..]) => (subject, &[*host, *port][..]),
+        _ => return false,
+    };
+    *subject == name && new != [host.as_str(), &port.to_string()]
 }
 
 #[cfg(test)]
@@ -156,12 +159,18 @@ mod tests {
             kind: PushKind::Message,
             data: [channel, text].map(|part| Value::BulkString(part.into())).to_vec(),
         };
-        let switched = push(SWITCHED, "locks 10.0.0.1 6379 10.0.0.2 6379");
-        let promoted = push(PROMOTED, "slave 10.0.0.2:6379 10.0.0.2 6379 @ locks 10.0.0.1 6379");
+        let (old, new) = (("10.0.0.1".to_owned(), 6379), ("10.0.0.2".to_owned(), 6379));
+        let switched = push("+switch-master", "locks 10.0.0.1 6379 10.0.0.2 6379");
+        let promoted = push("+promoted-slave", "slave 10.0.0.2:6379 10.0.0.2 6379 @ locks 10.0.0.1 6379");
         for news in [switched, promoted] {
-            assert!(tells_of(&news, "locks"));
-            assert!(!tells_of(&news, "cache") && !tells_of(&news, "10.0.0.1") && !tells_of(&news, "slave"));
+            assert!(tells_of_another(&news, "locks", &old));
+            assert!(!tells_of_another(&news, "locks", &new), "it is known already");
+            for other in ["cache", "10.0.0.1", "slave", ""] {
+                assert!(!tells_of_another(&news, other, &old), "{other}");
+            }
         }
-        assert!(!tells_of(&push(SWITCHED, ""), "locks") && !tells_of(&push(PROMOTED, "locks"), "locks"));
+        for noise in [push("+switch-master", ""), push("+promoted-slave", "locks"), push("+odown", "locks 1 2 3 4")] {
+            assert!(!tells_of_another(&noise, "locks", &old));
+        }
     }
 }
