@@ -213,8 +213,8 @@ impl Redis {
             Some(keys) if next != "0" && !names.is_empty() => format!("about {}", keys * counters / names.len()),
             _ => counters.to_string(),
         };
-        let detail = format!("{number}: each key that was ever locked keeps one, of some 100 bytes");
-        Some(Check::new("fence counters", Verdict::Ok, detail))
+        let detail = format!("{number} fence counters: each key that was ever locked keeps one, of some 120 bytes");
+        Some(Check::new("counters", Verdict::Ok, detail))
     }
 
     async fn persistence(&self, info: &HashMap<String, String>) -> Check {

@@ -101,7 +101,7 @@ impl Drop for PrimaryWatch {
 async fn until_another_primary(mut sentinel: Connection, sentinels: &[Client], name: &str, primary: &Address) {
     let mut others = sentinels.iter().cycle();
     loop {
-        if hears_of_another(&mut sentinel, name).await {
+        if hears_of_another(&mut sentinel, name, primary).await {
             return;
         }
         sentinel = loop {
@@ -117,10 +117,10 @@ async fn until_another_primary(mut sentinel: Connection, sentinels: &[Client], n
 }
 
 /// Listens until this sentinel tells of another primary, or is lost.
-async fn hears_of_another(sentinel: &mut Connection, name: &str) -> bool {
+async fn hears_of_another(sentinel: &mut Connection, name: &str, primary: &Address) -> bool {
     loop {
         match tokio::time::timeout(CHECK_EVERY, sentinel.messages.recv()).await {
-            Ok(Some(Received::Item(message))) if tells_of(&message, name) => return true,
+            Ok(Some(Received::Item(message))) if tells_of_another(&message, name, primary) => return true,
             Ok(Some(Received::Item(_))) => {}
             // What was missed may have been the news: ask again.
             Ok(Some(Received::Missed) | None) => return false,
@@ -135,12 +135,17 @@ async fn hears_of_another(sentinel: &mut Connection, name: &str) -> bool {
     }
 }
 
-/// Whether a message tells of another primary under this name:
-/// `+switch-master NAME OLD PORT NEW PORT`, `+promoted-slave slave NEW ADDRESS PORT @ NAME OLD PORT`.
-fn tells_of(Message { channel, text }: &Message, name: &str) -> bool {
-    let mut words = text.split(' ');
-    let subject = if channel == SWITCHED { words.next() } else { words.skip_while(|w| *w != "@").nth(1) };
-    subject == Some(name)
+/// Whether a message tells of a primary under this name at another address:
+/// `+switch-master NAME OLD PORT NEW PORT`, `+promoted-slave slave NEW:PORT NEW PORT @ NAME OLD PORT`.
+/// Both come of one failover, one after the other.
+fn tells_of_another(Message { channel, text }: &Message, name: &str, (host, port): &Address) -> bool {
+    let words: Vec<_> = text.split(' ').collect();
+    let (subject, new) = match (channel.as_str(), &words[..]) {
+        (SWITCHED, [subject, _, _, new @ ..]) => (subject, new),
+        (PROMOTED, [_, _, host, port, "@", subject, ..]) => (subject, &[*host, *port][..]),
+        _ => return false,
+    };
+    *subject == name && new != [host.as_str(), &port.to_string()]
 }
 
 #[cfg(test)]
@@ -150,12 +155,18 @@ mod tests {
     #[test]
     fn news_of_other_primaries_are_told_apart() {
         let push = |channel: &str, text: &str| Message { channel: channel.to_owned(), text: text.to_owned() };
+        let (old, new) = (("10.0.0.1".to_owned(), 6379), ("10.0.0.2".to_owned(), 6379));
         let switched = push(SWITCHED, "locks 10.0.0.1 6379 10.0.0.2 6379");
         let promoted = push(PROMOTED, "slave 10.0.0.2:6379 10.0.0.2 6379 @ locks 10.0.0.1 6379");
         for news in [switched, promoted] {
-            assert!(tells_of(&news, "locks"));
-            assert!(!tells_of(&news, "cache") && !tells_of(&news, "10.0.0.1") && !tells_of(&news, "slave"));
+            assert!(tells_of_another(&news, "locks", &old));
+            assert!(!tells_of_another(&news, "locks", &new), "it is known already");
+            for other in ["cache", "10.0.0.1", "slave", ""] {
+                assert!(!tells_of_another(&news, other, &old), "{other}");
+            }
         }
-        assert!(!tells_of(&push(SWITCHED, ""), "locks") && !tells_of(&push(PROMOTED, "locks"), "locks"));
+        for noise in [push("+switch-master", ""), push("+promoted-slave", "locks"), push("+odown", "locks 1 2 3 4")] {
+            assert!(!tells_of_another(&noise, "locks", &old));
+        }
     }
 }

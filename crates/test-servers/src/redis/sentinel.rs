@@ -83,22 +83,31 @@ impl RedisSentinel {
         master.unwrap_or_else(|| panic!("no sentinel knows the primary"))
     }
 
-    /// Tells the sentinels to make a replica the primary, while the old one is well. Returns at
-    /// once, with the old one.
+    /// Tells the sentinels to make a replica the primary, while the old one is well. Returns as soon
+    /// as they have chosen one, with the old one.
     ///
     /// # Panics
     ///
-    /// If the sentinel refuses.
+    /// If that takes longer than the [`DEADLINE`](crate::DEADLINE).
     #[track_caller]
     pub fn failover(&self) -> &Redis {
         let old = self.master();
         self.remember(old.port());
         for sentinel in &self.sentinels {
             // For four periods the others put up with a replica that says it is the primary. Then
-            // they undo what the first has not told them of yet, and it gives up.
-            sentinel.order(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "1000"]);
+            // they undo what the first has not told them of yet, and it gives up. One that is dead
+            // says nothing.
+            let _ = sentinel.command(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "1000"]);
         }
-        self.sentinels[0].order(&["SENTINEL", "FAILOVER", MASTER_NAME]);
+        let first = &self.sentinels[0];
+        let chosen = || first.log().matches("+selected-slave").count();
+        let before = chosen();
+        eventually("the first sentinel to choose a replica", || {
+            // It gives up if it was too busy to hear of a replica lately, and refuses while it is
+            // at it.
+            let _ = first.command(&["SENTINEL", "FAILOVER", MASTER_NAME]);
+            chosen() > before
+        });
         old
     }
 

@@ -10,7 +10,8 @@ local raw = call('GET', KEYS[1])
 local victim
 if raw then
   local id, expires = read(raw)
-  if not id then
+  local may_end = id and (not live(expires) or ARGV[7] ~= '' or ARGV[8] ~= '')
+  if not id or may_end and contradicts_itself(raw) then
     return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
   end
   if live(expires) then

@@ -5,7 +5,7 @@ if not raw then
   return false
 end
 local id, expires = read(raw)
-if not id then
+if not id or contradicts_itself(raw) then
   return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
 end
 if not live(expires) then

@@ -31,21 +31,21 @@ local function contradicts_itself(raw)
   return twice(text, '"lockId"%s*:') or twice(text, '"expiresAtMs"%s*:')
 end
 
--- The lock id and the expiry of a record, and where its rest begins if it is ours; nil if it is none.
+-- The lock id and the expiry of a record, and where its rest begins if it is ours; nil if it is none. Whoever ends a
+-- record of ours on the strength of this has to see whether it contradicts itself.
 local function read(raw)
   local id, expires, rest = string.match(raw, '^{"lockId":"([^"\\]*)","expiresAtMs":(%d+)(),')
-  expires = tonumber(expires)
-  if not id then
-    local ok, record = pcall(cjson.decode, raw)
-    if not ok or type(record) ~= 'table' or type(record.lockId) ~= 'string' or type(record.expiresAtMs) ~= 'number' then
-      return nil
-    end
-    id, expires = record.lockId, record.expiresAtMs
+  if id then
+    return id, tonumber(expires), rest
+  end
+  local ok, record = pcall(cjson.decode, raw)
+  if not ok or type(record) ~= 'table' or type(record.lockId) ~= 'string' or type(record.expiresAtMs) ~= 'number' then
+    return nil
   end
   -- The decoder lets "NaN" and the like pass for numbers.
-  local finite = expires - expires == 0
+  local finite = record.expiresAtMs - record.expiresAtMs == 0
   if finite and not contradicts_itself(raw) then
-    return id, expires, rest
+    return record.lockId, record.expiresAtMs
   end
 end
 
