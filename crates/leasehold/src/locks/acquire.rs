@@ -233,7 +233,7 @@ impl Plan {
             heartbeat: self.heartbeat,
             max_hold: self.max_hold,
             sent: attempt.counts_from(),
-            process: core.process,
+            process: core.process.clone(),
             late: attempt.may_be_late().then(|| self.request.clone()),
         };
         let hold = Arc::new(Hold::new(grant, terms, core.settings.clock.clone()));

@@ -32,13 +32,12 @@ impl OpenDatabases {
     /// its locks: a connection there could damage the file.
     pub(super) fn open(&self) -> Result<Counted, Error> {
         let mut open = lock(&self.open);
-        let here = Process::current();
-        if open.count > 0 && open.process != Some(here) {
+        if open.count > 0 && open.process.as_ref().is_some_and(|process| !process.is_current()) {
             return Err(Error::invalid("a database was open when this process was forked")
                 .with_hint("fork before the first database is opened, or start a program in the child"));
         }
         open.count += 1;
-        open.process = Some(here);
+        open.process = Some(Process::current());
         Ok(Counted)
     }
 
