@@ -1,5 +1,5 @@
-//! What the fuzz targets of the folder `fuzz` check. The tests run the same on any compiler. Not for
-//! users.
+//! What the fuzz targets of the folder `fuzz` check. The tests run the same on any compiler. Not
+//! for users.
 
 use std::error::Error as _;
 
@@ -117,9 +117,9 @@ pub(crate) fn shows_no_secret(error: &Error) {
     assert!(!has_secret(&said), "{said}");
 }
 
-/// What holds for the URLs of every store: `data` as a URL, and with `server_options` also as the
-/// parts of one with a secret in it, as the password or as one of those options. `parse` is what the
-/// store does with a URL before it connects.
+/// What holds for the URLs of every store: `data` as a URL and, if there are `secrets`, as the
+/// parts of one with a secret in it, as the password or as one of those options. `parse` is what
+/// the store does with a URL before it connects.
 pub(crate) fn url(data: &[u8], schemes: &[&str], secrets: &[&str], parse: fn(&str) -> Result<(), Error>) {
     let (scheme, data) = match data.split_first() {
         Some((first, rest)) => (schemes[usize::from(*first) % schemes.len()], rest),

@@ -1,5 +1,5 @@
-//! Fuzzing without a fuzzer: each target of the folder `fuzz` gets its corpus, and then for a moment
-//! whatever a seeded generator makes of it.
+//! Fuzzing without a fuzzer: each target of the folder `fuzz` gets its corpus, and then for a
+//! moment whatever a seeded generator makes of it.
 //!
 //! `FUZZ_SEED` and `FUZZ_SECONDS` change where it starts and how long it goes on.
 
