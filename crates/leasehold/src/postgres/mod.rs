@@ -160,7 +160,11 @@ impl Postgres {
         let endpoints = Endpoints::new(target.endpoints, tls, options.timeout);
         let connections = Connections::new(endpoints, options.pool_size, options.timeout);
         let functions = Functions::new(&tables);
-        functions.check(&connections).await?;
+        if let Some(schema) = functions.check(&connections).await?
+            && !target.schema_is_chosen
+        {
+            return Err(search_path::two_places(&schema));
+        }
         let store = Self {
             connections: Arc::new(connections),
             names: StorageKeys::new("", rules::LONGEST_NAME, 0)?,
@@ -172,7 +176,6 @@ impl Postgres {
             listeners: PerRuntime::new(),
             sweep: Sweep::every(options.sweep_every),
         };
-        store.check_search_path().await?;
         if let Err(error) = store.is_told_of_releases().await {
             tracing::warn!(%error, "cannot listen to the server yet: waiting for locks polls until that is possible");
         }
