@@ -5,6 +5,7 @@ use tokio_postgres::Row;
 use super::connections::Connections;
 use super::functions::{Definition, Kind, VERSION, definitions};
 use super::record::unreadable;
+use super::search_path::ELSEWHERE;
 use super::tables::{Tables, literal};
 use crate::{Error, Operation};
 
@@ -29,15 +30,16 @@ impl Functions {
     }
 
     /// Looks whether any that the library calls was changed. That some are missing is no error
-    /// here, because a handle can make them.
-    pub(super) async fn check(&self, connections: &Connections) -> Result<(), Error> {
+    /// here, because a handle can make them. Returns the schema of other tables, in the same
+    /// statement.
+    pub(super) async fn check(&self, connections: &Connections) -> Result<Option<String>, Error> {
         let differences = self.compare_called(Operation::Lookup, connections).await?;
         if !differences.changed.is_empty() {
             tracing::warn!(functions = ?differences.changed, "functions for locks were changed: run `leasehold migrate`");
         } else if !differences.missing.is_empty() {
             tracing::debug!(functions = ?differences.missing, "functions for locks are missing: run `leasehold migrate`");
         }
-        Ok(())
+        Ok(differences.elsewhere)
     }
 
     /// Nobody gets a lock from a function that may grant it twice. Costs nothing as long as all is
@@ -72,7 +74,8 @@ fn comparison(tables: &Tables, wanted: impl Fn(Kind) -> bool) -> String {
         format!("({}, {}, {})", literal(&it.name), it.kind == Kind::Everybody, literal(&it.fingerprint))
     };
     let wanted: Vec<_> = definitions(tables).iter().filter(|it| wanted(it.kind)).map(row).collect();
-    tables.fill(&include_str!("sql/compare_functions.sql").replace("{{wanted_functions}}", &wanted.join(", ")))
+    let statement = include_str!("sql/compare_functions.sql").replace("{{elsewhere}}", ELSEWHERE);
+    tables.fill(&statement.replace("{{wanted_functions}}", &wanted.join(", ")))
 }
 
 /// How the functions in the server differ from those of this build.
@@ -87,6 +90,8 @@ pub(super) struct Differences {
     pub(super) ambiguous: Vec<String>,
     /// Public ones that a newer version of the library made.
     pub(super) newer: bool,
+    /// The schema of other tables of locks, to which the search path leads.
+    pub(super) elsewhere: Option<String>,
 }
 
 impl Differences {
@@ -96,7 +101,8 @@ impl Differences {
     ///
     /// `Internal` if it is another answer.
     fn read(rows: &[Row]) -> Result<Self, Error> {
-        let mut differences = Self::default();
+        let elsewhere = rows.first().map(|row| row.try_get(6).map_err(unreadable)).transpose()?.flatten();
+        let mut differences = Self { elsewhere, ..Self::default() };
         let mut found: Vec<Found> = rows.iter().map(Found::read).collect::<Result<_, _>>()?;
         // The one that is as it should be comes first of those with its name.
         found.sort_by(|one, other| one.name.cmp(&other.name).then(other.same.cmp(&one.same)));

@@ -143,17 +143,18 @@ impl Postgres {
     ///
     /// After a question mark: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`,
     /// `verify-full`), `sslrootcert`, which means `verify-full` unless `sslmode` says otherwise,
-    /// `sslcert`, `sslkey`, most of what else the server's own clients know, and the options of [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`,
-    /// `timeout` in seconds, `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` in seconds.
+    /// `sslcert`, `sslkey`, most of what else the server's own clients know, and the options of
+    /// [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`, `timeout` in seconds,
+    /// `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` in seconds.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong, the database does not
-    /// exist, or nobody chose a schema and the search path leads to tables for locks in another than
-    /// `public`, [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or cannot be
-    /// trusted, [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
+    /// exist, or nobody chose a schema and the search path leads to tables for locks in another
+    /// than `public`, [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or
+    /// cannot be trusted, [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
     /// [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats
     /// the URL. Missing tables and functions are an error of each operation, and functions that
     /// somebody changed are one of each acquire, until `leasehold migrate` was run.
@@ -176,7 +177,11 @@ impl Postgres {
         let endpoints = Endpoints::new(target.endpoints, tls, options.timeout);
         let connections = Connections::new(endpoints, options.pool_size, options.timeout);
         let functions = Functions::new(&tables);
-        functions.check(&connections).await?;
+        if let Some(schema) = functions.check(&connections).await?
+            && !target.schema_is_chosen
+        {
+            return Err(search_path::two_places(&schema));
+        }
         let store = Self {
             connections: Arc::new(connections),
             names: StorageKeys::new("", rules::LONGEST_NAME, 0)?,
@@ -189,7 +194,6 @@ impl Postgres {
             sweep: Sweep::every(options.sweep_every),
             lone_calls: Semaphore::new((options.pool_size / 2).max(1)),
         };
-        store.check_search_path().await?;
         if let Err(error) = store.is_told_of_releases().await {
             tracing::warn!(%error, "cannot listen to the server yet: waiting for locks polls until that is possible");
         }

@@ -17,8 +17,8 @@ pub struct PostgresOptions {
     /// seconds by default.
     pub timeout: Duration,
     /// The most connections for operations, for each runtime; 4 by default. Heartbeats have as many
-    /// of their own, and wake-ups one. Each is opened when it is first needed and closed soon after:
-    /// who waits has one as a rule, who holds has two.
+    /// of their own, and wake-ups one. Each is opened when it is first needed and closed soon
+    /// after: who waits has one as a rule, who holds has two.
     pub pool_size: usize,
     /// Whether to be told of released locks over a connection of its own. If the server does not
     /// deliver, as behind PgBouncer, a warning is logged and waiting polls.

@@ -103,7 +103,7 @@ mod tests {
         }
         assert_eq!(PasswordFile::read(directory.path()).ignored, Some(NOT_A_FILE));
         let fifo = directory.path().join("fifo");
-        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert!(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status().unwrap().success());
         assert_eq!(PasswordFile::read(&fifo).ignored, Some(NOT_A_FILE));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_postgres::{Client, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -32,9 +33,15 @@ pub(super) struct Pool {
 }
 
 struct Idle {
+    open: Open,
+    until: Instant,
+}
+
+/// A connection of the pool.
+struct Open {
     id: u64,
     client: Client,
-    until: Instant,
+    driver: AbortHandle,
 }
 
 impl Pool {
@@ -58,7 +65,7 @@ impl Pool {
             _ => return Err(all_in_use().during(operation)),
         };
         let (channel, reused) = match self.take_idle() {
-            Some(idle) => (Channel::Own(idle.client, idle.id), true),
+            Some(open) => (Channel::Own(open), true),
             None => (self.open(endpoints, operation).await?, false),
         };
         let idle = Arc::downgrade(&self.idle);
@@ -78,8 +85,8 @@ impl Pool {
             Ok((client, wire)) => {
                 static NEXT: AtomicU64 = AtomicU64::new(0);
                 let id = NEXT.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(drive(wire, id, Arc::downgrade(&self.idle)));
-                Ok(Channel::Own(client, id))
+                let driver = tokio::spawn(drive(wire, id, Arc::downgrade(&self.idle))).abort_handle();
+                Ok(Channel::Own(Open { id, client, driver }))
             }
             Err(error) if error.code() == ErrorCode::RateLimited => {
                 lock(&self.listening).upgrade().map(Channel::Listening).ok_or(error)
@@ -89,11 +96,11 @@ impl Pool {
     }
 
     /// The one that was used last, so that the others are closed some time.
-    fn take_idle(&self) -> Option<Idle> {
+    fn take_idle(&self) -> Option<Open> {
         let mut idle = lock(&self.idle);
-        while let Some(last) = idle.pop() {
-            if !last.client.is_closed() {
-                return Some(last);
+        while let Some(Idle { open, .. }) = idle.pop() {
+            if !open.client.is_closed() {
+                return Some(open);
             }
         }
         None
@@ -129,7 +136,7 @@ async fn drive(wire: Wire, id: u64, idle: Weak<Mutex<Vec<Idle>>>) {
         look_at = now + IDLE;
         let Some(idle) = idle.upgrade() else { continue };
         let mut idle = lock(&idle);
-        let Some(place) = idle.iter().position(|idle| idle.id == id) else { continue };
+        let Some(place) = idle.iter().position(|idle| idle.open.id == id) else { continue };
         if idle[place].until > now {
             look_at = idle[place].until;
         } else {
@@ -141,7 +148,7 @@ async fn drive(wire: Wire, id: u64, idle: Weak<Mutex<Vec<Idle>>>) {
 
 /// Where a statement goes.
 enum Channel {
-    Own(Client, u64),
+    Own(Open),
     Listening(Arc<Client>),
 }
 
@@ -150,7 +157,7 @@ impl Deref for Channel {
 
     fn deref(&self) -> &Client {
         match self {
-            Self::Own(client, _) => client,
+            Self::Own(open) => &open.client,
             Self::Listening(client) => client,
         }
     }
@@ -193,8 +200,10 @@ impl Drop for Lent {
         let Some(channel) = self.channel.take() else { return };
         if self.busy {
             let (cancel, tls) = (channel.cancel_token(), self.tls.clone());
-            // Closed when the client is dropped, once the server has answered.
-            drop(channel);
+            if let Channel::Own(open) = channel {
+                // Closed at once: the server may never answer.
+                open.driver.abort();
+            }
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(async move {
                     let _ = tokio::time::timeout(Capabilities::DEFAULT_CALL_TIMEOUT, cancel.cancel_query(tls)).await;
@@ -202,8 +211,8 @@ impl Drop for Lent {
             }
             return;
         }
-        let (Channel::Own(client, id), Some(idle)) = (channel, self.idle.upgrade()) else { return };
+        let (Channel::Own(open), Some(idle)) = (channel, self.idle.upgrade()) else { return };
         let time = if self.operation == Operation::Extend { IDLE_AFTER_RENEWAL } else { IDLE };
-        lock(&idle).push(Idle { id, client, until: Instant::now() + time });
+        lock(&idle).push(Idle { open, until: Instant::now() + time });
     }
 }

@@ -1,8 +1,9 @@
-use tokio_postgres::types::Type;
-
 use super::Postgres;
 use super::record::unreadable;
 use crate::{Error, Operation};
+
+/// The schema of another table of locks to which the search path leads, as a query.
+pub(super) const ELSEWHERE: &str = include_str!("sql/elsewhere.sql");
 
 /// Where the search path of the session leads, which the Node.js library follows.
 pub(super) struct SearchPath {
@@ -12,30 +13,22 @@ pub(super) struct SearchPath {
     pub(super) first: Option<String>,
 }
 
-impl Postgres {
-    /// The other library finds its tables by the search path, we find ours by their schema. If
-    /// these are two places and nobody chose one, both would grant the same lock.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if they are.
-    pub(super) async fn check_search_path(&self) -> Result<(), Error> {
-        if self.schema_is_chosen {
-            return Ok(());
-        }
-        let Some(schema) = self.search_path().await?.elsewhere else { return Ok(()) };
-        Err(Error::invalid("the search path leads to tables for locks in another schema, which other programs may use")
-            .with_hint(format!("add ?schema={schema} to the URL to share those, or ?schema=public if that is meant")))
-    }
+/// The other library finds its tables by the search path, we find ours by their schema. If these
+/// are two places and nobody chose one, both would grant the same lock.
+pub(super) fn two_places(schema: &str) -> Error {
+    Error::invalid("the search path leads to tables for locks in another schema, which other programs may use")
+        .with_hint(format!("add ?schema={schema} to the URL to share those, or ?schema=public if that is meant"))
+}
 
+impl Postgres {
     /// Follows the search path.
     ///
     /// # Errors
     ///
     /// As for any operation.
     pub(super) async fn search_path(&self) -> Result<SearchPath, Error> {
-        let statement = self.tables.fill(include_str!("sql/search_path.sql"));
-        let row = self.query_one(Operation::Lookup, &statement, &[(&self.tables.locks_name(), Type::TEXT)]).await?;
+        let statement = self.tables.fill(&format!("SELECT ({ELSEWHERE}), pg_catalog.current_schema()::text"));
+        let row = self.query_one(Operation::Lookup, &statement, &[]).await?;
         let name = |column| row.try_get::<_, Option<String>>(column).map_err(unreadable);
         Ok(SearchPath { elsewhere: name(0)?, first: name(1)? })
     }

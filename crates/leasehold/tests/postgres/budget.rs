@@ -23,14 +23,17 @@ async fn who_waits_has_one_connection_and_who_holds_has_two() {
         .iter()
         .map(|handle| {
             let handle = handle.clone();
-            tokio::spawn(async move { handle.lock("order:42").wait_forever().acquire().await })
+            tokio::spawn(async move {
+                let guard = handle.lock("order:42").wait_forever().acquire().await?;
+                guard.release().await
+            })
         })
         .collect();
     eventually("each of them listens", async || ours(&server, LISTENING) == 3).await;
     eventually("those who wait have one", async || ours(&server, "true") == 4).await;
     guard.release().await.unwrap();
     for waiter in waiting {
-        soon("the lock", waiter).await.unwrap().unwrap().release().await.unwrap();
+        soon("the lock", waiter).await.unwrap().unwrap();
     }
 }
 

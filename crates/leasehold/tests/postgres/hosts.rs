@@ -97,7 +97,7 @@ async fn a_pipe_is_no_password_file_and_nobody_waits_for_it() {
     let server = Server::builder().password("secret").start();
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pgpass");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap().success());
     let url = together(&[&server], &format!("passfile={}", pipe.display()));
     let error = soon("a refusal", Postgres::connect(&url)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::AuthFailed, "{error:?}");

@@ -5,7 +5,8 @@ SELECT wanted.name, wanted.public, found.oid IS NOT NULL AS there, found.proowne
     chr(10), replace(pg_get_function_arguments(found.oid), '"', ''), replace(pg_get_function_result(found.oid), '"', ''),
     lanname, provolatile, prosecdef, proisstrict, coalesce(array_to_string(proconfig, ','), ''), prosrc
   ), 'UTF8')), 'hex') = wanted.fingerprint AS same,
-  coalesce(substring(prosrc FROM {{version_pattern}})::integer, 0) AS version
+  coalesce(substring(prosrc FROM {{version_pattern}})::integer, 0) AS version,
+  ({{elsewhere}}) AS elsewhere
 FROM (VALUES {{wanted_functions}}) AS wanted(name, public, fingerprint)
   LEFT JOIN pg_proc AS found ON found.proname = wanted.name::name
     AND found.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = {{schema_text}})
