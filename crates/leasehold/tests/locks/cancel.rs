@@ -211,10 +211,11 @@ async fn a_try_that_lands_after_it_was_given_up_is_released_again() {
 #[tokio::test]
 async fn a_try_that_lands_after_its_handle_is_gone_is_released_again() {
     let memory = Memory::new();
-    let locks = Locks::builder(lands_late(&memory)).call_timeout(Duration::from_millis(200)).build();
+    let late = lands_late(&memory);
+    let locks = Locks::builder(late.clone()).call_timeout(Duration::from_millis(200)).build();
     assert!(locks.lock("k").ttl(Duration::from_secs(600)).try_acquire().await.is_err());
     drop(locks);
-    eventually("it lands", async || memory.len() == 1).await;
+    late.landed().await;
     eventually("it is released again", async || memory.is_empty()).await;
 }
 
