@@ -133,7 +133,8 @@ async fn hears_of_another(sentinel: &mut Connection, name: &str, primary: &Addre
 
 /// Whether a message tells of a primary under this name at another address:
 /// `+switch-master NAME OLD PORT NEW PORT`, or
-/// `+promoted-slave slave NEW:PORT NEW PORT @ NAME OLD PORT`. Both come of one failover, one after the other.
+/// `+promoted-slave slave NEW:PORT NEW PORT @ NAME OLD PORT`. Both come of one failover, one after
+/// the other.
 fn tells_of_another(push: &PushInfo, name: &str, (host, port): &Address) -> bool {
     let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) = (&push.kind, &push.data[..])
     else {
