@@ -7,8 +7,8 @@ use tokio::time::Instant;
 const APART: Duration = Duration::from_millis(1);
 const PLACES: u32 = 16;
 
-/// When the others try, unless the lock is freed again before: those who should have tried first may
-/// be gone, or stopped. Half of it is left to chance.
+/// When the others try, unless the lock is freed again before: those who should have tried first
+/// may be gone, or stopped. Half of it is left to chance.
 const LATE: Duration = Duration::from_secs(2);
 
 /// Wake-ups that are held back, because others wait for the same lock.

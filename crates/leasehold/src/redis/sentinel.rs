@@ -136,8 +136,9 @@ async fn hears_of_another(sentinel: &mut Connection, name: &str, primary: &Addre
 }
 
 /// Whether a message tells of a primary under this name at another address:
-/// `+switch-master NAME OLD PORT NEW PORT`, `+promoted-slave slave NEW:PORT NEW PORT @ NAME OLD PORT`.
-/// Both come of one failover, one after the other.
+/// `+switch-master NAME OLD PORT NEW PORT`, or
+/// `+promoted-slave slave NEW:PORT NEW PORT @ NAME OLD PORT`. Both come of one failover, one after
+/// the other.
 fn tells_of_another(Message { channel, text }: &Message, name: &str, (host, port): &Address) -> bool {
     let words: Vec<_> = text.split(' ').collect();
     let (subject, new) = match (channel.as_str(), &words[..]) {

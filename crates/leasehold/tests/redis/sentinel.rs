@@ -131,7 +131,8 @@ fn deafen_master(group: &RedisSentinel) -> &Server {
     old
 }
 
-/// Waits until locks are taken at another server than the old primary, which would still grant them.
+/// Waits until locks are taken at another server than the old primary, which would still grant
+/// them.
 async fn moves_on(group: &RedisSentinel, store: &Redis, old: &Server) {
     // Whatever the old one grants from now on stays with it.
     let new = group.wait_for_new_master();

@@ -83,8 +83,8 @@ impl RedisSentinel {
         master.unwrap_or_else(|| panic!("no sentinel knows the primary"))
     }
 
-    /// Tells the sentinels to make a replica the primary, while the old one is well. Returns as soon
-    /// as they have chosen one, with the old one.
+    /// Tells the sentinels to make a replica the primary, while the old one is well. Returns as
+    /// soon as they have chosen one, with the old one.
     ///
     /// # Panics
     ///
