@@ -140,8 +140,8 @@ pub trait StoreServer: RunningStore {
     /// How many requests clients sent since this was asked last.
     fn requests(&self) -> u64;
 
-    /// Wakes those who wait for a key so many times, as a stranger could: one after the other, a few
-    /// milliseconds apart.
+    /// Wakes those who wait for a key so many times, as a stranger could: one after the other, a
+    /// few milliseconds apart.
     fn wake(&self, key: &str, times: u32);
 
     /// Tells all who listen of so many locks that were taken, as a stranger could, in half a

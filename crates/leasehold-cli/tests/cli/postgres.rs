@@ -79,9 +79,10 @@ fn tables_of_another_program_are_not_changed_unasked(_: Store) {
     assert_eq!(place.run(["migrate"]).code, 0, "there is nothing to ask any more");
 }
 
-/// A place on a server that has room for nine connections of the user `app`.
-fn crowded() -> (Arc<Postgres>, Place, String) {
-    let settings = [("max_connections", "12"), ("superuser_reserved_connections", "3")];
+/// A place on a server that has room for so many connections, of which three are not for the user
+/// `app`.
+fn with_room_for(connections: &str) -> (Arc<Postgres>, Place, String) {
+    let settings = [("max_connections", connections), ("superuser_reserved_connections", "3")];
     let builder = settings.iter().fold(Postgres::builder(), |builder, (name, value)| builder.setting(name, value));
     let server = Arc::new(migrated(builder));
     server.sql("CREATE ROLE app LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO app");
@@ -90,7 +91,7 @@ fn crowded() -> (Arc<Postgres>, Place, String) {
 }
 
 fn commands_that_wait_have_one_connection_each_and_the_holder_has_two(_: Store) {
-    let (server, place, url) = crowded();
+    let (server, place, url) = with_room_for("40");
     let held = "touch held; while [ ! -e go ]; do sleep 0.05; done";
     let holder = place.start(["run", "--store", &url, "--ttl", "6s", "k", "--", "sh", "-c", held]);
     eventually("it is held", || place.path("held").exists());
@@ -107,7 +108,7 @@ fn commands_that_wait_have_one_connection_each_and_the_holder_has_two(_: Store) 
 }
 
 fn a_server_without_room_for_all_serves_them_one_after_the_other(_: Store) {
-    let (server, place, url) = crowded();
+    let (server, place, url) = with_room_for("12");
     let full =
         place.start(["run", "--store", &url, "first", "--", "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]);
     let commands: Vec<_> =

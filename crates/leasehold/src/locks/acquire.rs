@@ -14,7 +14,7 @@ use super::queue::Turn;
 use super::retry::{Retry, Wait};
 use super::stuck::StuckGrant;
 use crate::backend::{Acquire, AcquireRequest, Subscription};
-use crate::{Contention, Error, Grant, Loss};
+use crate::{Contention, Error, Fence, Grant, Loss, Timestamp};
 
 /// How long a waiter that will be woken sleeps before it looks by itself, in case the wake-up was
 /// lost.
@@ -113,8 +113,17 @@ impl Plan {
         let turn = self.inner.core.queue.enter(&self.request.key).await;
         let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
         let stuck = StuckGrant::new(self.request.steal);
-        let mut waiting =
-            Waiting { plan: self, turn, subscription: None, subscribing: None, retries: 0, ask: false, stuck };
+        let mut waiting = Waiting {
+            plan: self,
+            turn,
+            subscription: None,
+            subscribing: None,
+            retries: 0,
+            in_our_way: None,
+            delays: 0,
+            ask: false,
+            stuck,
+        };
         let started = self.inner.core.now();
         loop {
             attempt.may_take(waiting.stuck.fence(self.inner.core.now()));
@@ -282,6 +291,9 @@ struct Waiting<'a> {
     /// A subscription that is on its way. Meanwhile the lock may be freed in this process.
     subscribing: Option<oneshot::Receiver<Result<Subscription, Error>>>,
     retries: u32,
+    /// The grant that is in our way, and how often we looked in vain since it is.
+    in_our_way: Option<(Option<Fence>, Timestamp)>,
+    delays: u32,
     /// Nobody woke us for so long that the store has to be asked.
     ask: bool,
     stuck: StuckGrant,
@@ -319,8 +331,13 @@ impl Waiting<'_> {
     fn pause(&mut self, contention: &Contention) -> Duration {
         let now = self.plan.inner.core.now();
         self.stuck.see(contention, now);
+        // Whoever got the lock just now may give it back soon.
+        let grant = Some((contention.fence, contention.acquired_at));
+        if self.in_our_way != grant {
+            (self.in_our_way, self.delays) = (grant, 0);
+        }
         let will_be_woken = self.subscription.is_some() && contention.holder.is_some();
-        let pause = if will_be_woken { WAKE_UP_BACKSTOP } else { self.plan.retry.delay_after(self.retries) };
+        let pause = if will_be_woken { WAKE_UP_BACKSTOP } else { self.plan.retry.delay_after(self.delays) };
         pause.min(contention.free_in().min(self.stuck.stealable_in(contention, now)) + MARGIN)
     }
 
@@ -368,6 +385,7 @@ impl Waiting<'_> {
                 }
                 () = core.sleep_until(Some(until)) => {
                     self.retries += 1;
+                    self.delays += 1;
                     self.ask = true;
                     return;
                 }

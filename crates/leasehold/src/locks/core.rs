@@ -302,7 +302,7 @@ impl Core {
     }
 
     /// Gives a lock back to the store, trying again until `until` if the store fails. It is lost if
-    /// the store does not know it, unless an earlier release may have freed it, or its lease ran out
+    /// the store does not know it, unless an earlier release may have freed it, or its lease ended
     /// at its `deadline` while the release was on its way.
     pub(super) async fn release(
         &self,

@@ -1,6 +1,6 @@
 use std::error::Error as _;
 
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::remote::driver_error::{Description, Done, describe, out_of_files};
 use crate::{Error, ErrorCode};
@@ -32,15 +32,52 @@ pub(super) fn translate(source: tokio_postgres::Error, sent: bool) -> Error {
     describe(description, without_values(source), sent)
 }
 
-/// What the server said, without what it repeats of rows and values: other programs' or a lock id.
 fn without_values(source: tokio_postgres::Error) -> Box<dyn std::error::Error + Send + Sync> {
-    let Some(said) = source.as_db_error() else { return source.into() };
-    let code = said.code().code();
-    match &code[..code.len().min(2)] {
-        "22" => format!("{} {code}", said.severity()).into(),
-        _ => format!("{} {code}: {}", said.severity(), said.message()).into(),
+    match source.as_db_error() {
+        Some(said) => Box::new(ServerSaid::new(said)),
+        None => source.into(),
     }
 }
+
+/// What the server said, without what it repeats of rows and values: other programs' or a lock id.
+#[derive(Debug)]
+pub(super) struct ServerSaid {
+    text: String,
+    pub(super) state: SqlState,
+    /// It refused the statement, and the session goes on.
+    pub(super) refused: bool,
+    /// What it was doing was to wait for an advisory lock.
+    pub(super) at_advisory_lock: bool,
+}
+
+impl ServerSaid {
+    fn new(said: &DbError) -> Self {
+        let code = said.code().code();
+        let text = match &code[..code.len().min(2)] {
+            "22" => format!("{} {code}", said.severity()),
+            _ => format!("{} {code}: {}", said.severity(), said.message()),
+        };
+        Self {
+            text,
+            state: said.code().clone(),
+            refused: said.parsed_severity() == Some(Severity::Error),
+            at_advisory_lock: said.where_().is_some_and(|place| place.contains("pg_advisory_xact_lock")),
+        }
+    }
+
+    /// What the server itself said, if it answered at all.
+    pub(super) fn of(error: &Error) -> Option<&Self> {
+        error.source()?.downcast_ref()
+    }
+}
+
+impl std::fmt::Display for ServerSaid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ServerSaid {}
 
 /// Whether the same statement may succeed when it is simply sent again, at once: two transactions
 /// were in each other's way.

@@ -38,7 +38,17 @@ impl Postgres {
         checks.extend(self.permissions().await?);
         checks.push(self.durability().await?);
         checks.push(self.dead_rows().await?);
+        checks.push(self.fence_counters().await?);
         Ok(checks)
+    }
+
+    /// As the server estimates it: to count them would read them all.
+    async fn fence_counters(&self) -> Result<Check, Error> {
+        let estimate = format!("SELECT greatest(max(reltuples), 0)::bigint {TABLES} AND relname = {{{{fences_name}}}}");
+        let number: i64 = self.value(&estimate).await?;
+        let detail =
+            format!("about {number} fence counters: each key that was ever locked keeps one, of some 200 bytes");
+        Ok(Check::new("counters", Verdict::Ok, detail))
     }
 
     async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(&self, statement: &str) -> Result<T, Error> {

@@ -1,12 +1,11 @@
 use std::pin::Pin;
 use std::time::Instant;
 
-use tokio_postgres::error::Severity;
 use tokio_postgres::types::Type;
 
 use super::connections::Parameter;
+use super::error::ServerSaid;
 use super::extend::Extended;
-use super::obstacle::said_by_server;
 use super::record::unreadable;
 use super::{Postgres, decode_release, number};
 use crate::backend::{Backend, Extend, Release, all};
@@ -83,8 +82,8 @@ impl Postgres {
         one_for_each(answers, ids.len(), Operation::Release)
     }
 
-    /// A call for one lock, within the time of the call for all. Few of them go on at once: each may
-    /// wait for somebody else, with a connection that the next call for many would need.
+    /// A call for one lock, within the time of the call for all. Few of them go on at once: each
+    /// may wait for somebody else, with a connection that the next call for many would need.
     async fn alone<T>(
         &self,
         operation: Operation,
@@ -106,7 +105,7 @@ impl Postgres {
 /// Whether the server refused the statement, so that nothing was done. One of the locks may be the
 /// reason. A session that cannot begin or has ended is no refusal: no other call would fare better.
 fn is_refusal(error: &Error) -> bool {
-    said_by_server(error).is_some_and(|said| said.parsed_severity() == Some(Severity::Error))
+    ServerSaid::of(error).is_some_and(|said| said.refused)
 }
 
 fn one_for_each<T>(answers: Vec<T>, wanted: usize, operation: Operation) -> Result<Vec<T>, Error> {

@@ -1,10 +1,9 @@
-use std::error::Error as _;
-
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::Postgres;
 use super::connections::Parameter;
+use super::error::ServerSaid;
 use crate::{Error, ErrorCode, LockId, Operation};
 
 /// The lock that an operation is about.
@@ -25,12 +24,8 @@ enum Obstacle {
 
 impl Obstacle {
     fn of(error: &Error) -> Option<Self> {
-        let error = said_by_server(error)?;
-        if *error.code() != SqlState::LOCK_NOT_AVAILABLE {
-            return None;
-        }
-        let advisory = error.where_().is_some_and(|place| place.contains("pg_advisory_xact_lock"));
-        Some(if advisory { Self::Advisory } else { Self::Row })
+        let said = ServerSaid::of(error).filter(|said| said.state == SqlState::LOCK_NOT_AVAILABLE)?;
+        Some(if said.at_advisory_lock { Self::Advisory } else { Self::Row })
     }
 
     fn as_str(self) -> &'static str {
@@ -39,11 +34,6 @@ impl Obstacle {
             Self::Row => "a row of the lock",
         }
     }
-}
-
-/// What the server itself said, if it answered at all.
-pub(super) fn said_by_server(error: &Error) -> Option<&DbError> {
-    error.source()?.downcast_ref::<tokio_postgres::Error>()?.as_db_error()
 }
 
 impl Postgres {

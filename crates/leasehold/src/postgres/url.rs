@@ -61,10 +61,12 @@ pub(super) fn parse_in(
         if option.value.contains('\0') {
             return Err(unusable("has a NUL character"));
         }
-        schema_is_chosen |= option.name == "schema";
-        if !read_option(option.name, &option.value, &mut options)? {
+        // As the server's own clients do.
+        let name = READER.decode(option.name)?;
+        schema_is_chosen |= name == "schema";
+        if !read_option(&name, &option.value, &mut options)? {
             // What is said last counts.
-            said.insert(option.name.to_owned(), option.value);
+            said.insert(name, option.value);
         }
     }
     if !POOLS.contains(&options.pool_size) {

@@ -28,6 +28,12 @@ pub(super) fn read_address(address: &str) -> Result<HashMap<String, String>, Err
             .unusable("has more than one @")
             .with_hint("write %40 for an @ in a user name or a password"));
     }
+    // Of a URL with a slash too many, this is the rest of a password.
+    if database.contains('@') {
+        return Err(READER
+            .unusable("has an @ after the first slash")
+            .with_hint("write %40 for an @ in the name of a database"));
+    }
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let (mut names, mut ports) = (Vec::new(), Vec::new());
     for host in hosts.split(',') {

@@ -186,6 +186,10 @@ fn socket(address: &str, options: &[UrlOption<'_>]) -> Result<ConnectionInfo, Er
     if !path.starts_with('/') {
         return Err(unusable("names no socket").with_hint("for example unix:///run/redis/redis.sock?db=0"));
     }
+    // Of a URL of another kind, this is the end of a password.
+    if path.contains('@') {
+        return Err(unusable("has an @ in the path of the socket").with_hint("write %40 for it"));
+    }
     let kept = options.iter().filter(|option| FOR_SOCKETS.contains(&option.name)).map(|option| option.text);
     // The driver takes a plus sign for a space.
     let url = format!("unix://{path}?{}", kept.collect::<Vec<_>>().join("&").replace('+', "%2B"));

@@ -14,8 +14,8 @@ pub(crate) const FORCE_RELEASED: &str = "R";
 /// those have a prefix.
 pub(crate) const TAKEN_TOPIC: &str = "taken";
 
-/// Longer than any message of ours: a letter, a fence, and a key or the name a store has for it. What
-/// is longer was sent by a stranger, and is not kept.
+/// Longer than any message of ours: a letter, a fence, and a key or the name a store has for it.
+/// What is longer was sent by a stranger, and is not kept.
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) const LONGEST: usize = 2048;
 

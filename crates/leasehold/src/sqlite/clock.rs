@@ -58,9 +58,9 @@ impl HostClock {
         Ok(Self::agreed(connection, &boot_id())?.is_some_and(|agreed| agreed.offset_us == self.offset_us))
     }
 
-    /// Refuses a time at which every lock that there can be would be dead: no clock is that wrong, so
-    /// the database is. Behind the wall clock, and a little ahead of it, it may be: the wall clock
-    /// was set since.
+    /// Refuses a time at which every lock that there can be would be dead: no clock is that wrong,
+    /// so the database is. Behind the wall clock, and a little ahead of it, it may be: the wall
+    /// clock was set since.
     fn check(self) -> Result<Self, Error> {
         let wall = wall_us();
         let latest = if wall < SET_US { LATEST_US } else { wall.saturating_add(signed(Ttl::MAX.as_millis()) * 1000) };

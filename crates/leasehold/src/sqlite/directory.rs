@@ -43,8 +43,8 @@ impl Access {
         Self { owner: found.uid(), group: found.gid(), writers: found.mode() & 0o222 }
     }
 
-    /// The mode of something made beside the file that is for all who may write the file, with these
-    /// `bits` for each of them. It is not for the group if it is that of another one.
+    /// The mode of something made beside the file that is for all who may write the file, with
+    /// these `bits` for each of them. It is not for the group if it is that of another one.
     fn mode(self, beside: &Metadata, bits: u32) -> u32 {
         let group = if beside.gid() == self.group { self.writers & 0o020 } else { 0 };
         ((0o200 | group | self.writers & 0o002) >> 1) * bits

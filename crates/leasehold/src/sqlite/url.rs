@@ -44,7 +44,9 @@ pub(super) fn parse(rest: &str) -> Result<(&str, SqliteOptions), Error> {
 pub(super) fn public(scheme: &str, rest: &str) -> Result<String, Error> {
     let (path, options) = parse(rest)?;
     let usual = SqliteOptions::default();
-    let mut url = UrlWriter::new(format!("{scheme}:{path}"));
+    // Two slashes in front would be taken for those of a URL.
+    let slashes = if path.starts_with("//") { "//" } else { "" };
+    let mut url = UrlWriter::new(format!("{scheme}:{slashes}{path}"));
     url.option_unless(word(usual.synchronous), "synchronous", word(options.synchronous));
     url.option_unless(&usual.create, "create", &options.create);
     Ok(url.finish())

@@ -348,3 +348,29 @@ async fn a_callback_that_panics_leaves_nothing_behind_and_blocks_nobody() {
     locks.lock("k").wait_forever().acquire().await.unwrap().release().await.unwrap();
     assert!(world.memory.is_empty());
 }
+
+#[tokio::test]
+async fn polling_starts_again_with_the_shortest_delay_when_the_holder_changes() {
+    let world = World::new();
+    world.faults.always(Operation::Subscribe, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    let first = world.rival().lock("k").acquire().await.unwrap();
+    let waiter = tokio::spawn({
+        let (locks, retry) = (world.locks(), Retry::default().with_jitter(Jitter::None));
+        async move { locks.lock("k").retry(retry).wait_forever().acquire().await.map(drop) }
+    });
+    let looks = async |count| eventually("it looks", async || world.faults.answers(Operation::Acquire) == count).await;
+    looks(1).await;
+    // The keeper has failed to subscribe for it.
+    eventually("it polls", async || world.faults.tries(Operation::Subscribe) == 2).await;
+    for (count, delay) in [(2, 100), (3, 200), (4, 400), (5, 800)] {
+        world.clock.advance(Duration::from_millis(delay));
+        looks(count).await;
+    }
+    first.release().await.unwrap();
+    let _second = world.rival().lock("k").acquire().await.unwrap();
+    world.clock.advance(Duration::from_millis(1600));
+    looks(6).await;
+    world.clock.advance(Duration::from_millis(100));
+    looks(7).await;
+    waiter.abort();
+}

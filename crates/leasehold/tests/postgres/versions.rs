@@ -69,7 +69,7 @@ async fn versions_live_side_by_side_and_the_newest_public_functions_stay() {
     granted(&store, &held).await;
     for version in [0, 1, 2] {
         let acquire = format!(
-            "SELECT granted FROM syncguard_locks_acquire_v{version}('order:42', 'i', 1000, 'order:42', 'fence:order:42', '{{}}', NULL, NULL)"
+            "SELECT granted FROM syncguard_locks_acquire_v{version}('order:42', 'i', 1000, 'order:42', 'fence:order:42', '{{}}', NULL, NULL, NULL)"
         );
         assert_eq!(server.sql(&acquire), "f", "version {version}");
     }

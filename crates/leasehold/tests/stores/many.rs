@@ -66,8 +66,8 @@ async fn many_dropped_guards_are_released_with_few_requests_and_shutdown_waits_f
     assert_eq!(rest.records.len(), 0);
 }
 
-/// `LEASEHOLD_TEST_HOLDS=10000 LEASEHOLD_TEST_TTL=30` is what a large program does; by default it is
-/// a tenth of that, in less time.
+/// `LEASEHOLD_TEST_HOLDS=10000 LEASEHOLD_TEST_TTL=30` is what a large program does; by default it
+/// is a tenth of that, in less time.
 async fn locks_held_at_a_distance_stay_held(store: Store) {
     let number = |name, default| std::env::var(name).map_or(default, |value| value.parse().unwrap());
     let count = usize::try_from(number("LEASEHOLD_TEST_HOLDS", 1000)).unwrap();
@@ -113,6 +113,7 @@ async fn a_lock_that_is_handed_over_within_a_process_costs_an_acquire_and_a_rele
     soon("everybody's turn", tasks.join_all()).await;
     let requests = server.requests();
     println!("{requests} requests for {TASKS} hand-overs");
-    assert!(requests <= 2 * TASKS + 2, "{requests} requests");
+    // And a few that only the first of them needs, such as scripts that the server does not know yet.
+    assert!(requests <= 2 * TASKS + 10, "{requests} requests");
     assert!(server.are_awaited(&[]), "nobody listened for what happens here");
 }

@@ -61,7 +61,7 @@ async fn to_execute_them_is_all_that_a_client_needs_and_all_it_gets() {
         "UPDATE app.syncguard_fence_counters SET fence = 1",
         "SELECT * FROM app.syncguard_locks_force_release_v1('order:42')",
         "SELECT app.syncguard_locks_release_v1('AAAAAAAAAAAAAAAAAAAAAA')",
-        "SELECT app.syncguard_locks_acquire_v1('order:42', 'x', 1, 'order:42', 'fence:order:42', '{}', NULL, 0)",
+        "SELECT app.syncguard_locks_acquire_v1('order:42', 'x', 1, 'order:42', 'fence:order:42', '{}', NULL, 0, NULL)",
     ] {
         let outcome = try_as(&server, "client", forbidden);
         assert!(outcome.as_ref().is_err_and(|error| error.contains("permission denied")), "{forbidden}: {outcome:?}");
