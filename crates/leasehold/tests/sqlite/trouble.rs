@@ -185,6 +185,7 @@ async fn an_examination_finds_a_healthy_store_healthy_and_notices_what_is_not() 
     let checks = Locks::examine(&url).await.unwrap();
     assert!(checks.iter().all(|check| check.verdict == Verdict::Ok), "{checks:?}");
     assert!(checks.iter().any(|check| check.name == "persistence" && check.detail.contains("nothing is lost")));
+    assert!(checks.iter().any(|check| check.name == "counters" && check.detail.contains(" fence counters")));
 
     raw(&path).execute("UPDATE locks SET fence = 80000000000000", []).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
