@@ -75,7 +75,9 @@ async fn unknown_schemes_are_refused_everywhere_and_the_known_ones_named() {
 
 #[test]
 fn a_public_url_has_no_credentials_whatever_the_store() {
-    for store in all().into_iter().filter(|store| store.is_built_in()) {
+    // Other tests may have registered stores of their own.
+    let ours = |scheme: &&str| ["memory", "sqlite", "redis", "postgres"].contains(scheme);
+    for store in all().into_iter().filter(|store| store.is_built_in() && store.schemes.iter().any(ours)) {
         assert!(!public_url(store.example).contains('@'), "{store:?}");
         for scheme in store.schemes.iter().filter(|_| store.schemes != ["sqlite"]) {
             for url in [
