@@ -20,6 +20,10 @@ use crate::{Contention, Error, Fence, Grant, Loss, Timestamp};
 /// lost.
 const WAKE_UP_BACKSTOP: Duration = Duration::from_secs(5);
 
+/// How long a waiter sleeps that will be woken in this process, in case somebody else has ended the
+/// lock.
+const LOCAL_BACKSTOP: Duration = Duration::from_secs(1);
+
 /// Looking exactly when a lock becomes free would be a little too early as often as not.
 const MARGIN: Duration = Duration::from_millis(2);
 
@@ -146,7 +150,7 @@ impl Plan {
                 Ok(Tried::HeldHere(contention)) => {
                     self.tell(&contention);
                     *last = LastAnswer::Held(contention);
-                    WAKE_UP_BACKSTOP
+                    LOCAL_BACKSTOP
                 }
                 Ok(Tried::Lost(loss)) => {
                     *last = LastAnswer::Failed(Error::lost(loss));
@@ -244,6 +248,7 @@ impl Plan {
             sent: attempt.counts_from(),
             process: core.process.clone(),
             late: attempt.may_be_late().then(|| self.request.clone()),
+            stray_extend: attempt.stray_extend(),
         };
         let hold = Arc::new(Hold::new(grant, terms, core.settings.clock.clone()));
         core.watch(&hold);

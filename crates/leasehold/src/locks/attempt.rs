@@ -22,6 +22,7 @@ pub(super) struct Attempt<'a> {
     request: Arc<AcquireRequest>,
     in_flight: Option<InFlight>,
     footprint: Footprint,
+    stray_extend: bool,
     /// No grant we may get was decided before this moment.
     not_before: Option<Instant>,
     /// Makes `shutdown` wait until the lock is a guard's or on its way back.
@@ -44,6 +45,7 @@ impl<'a> Attempt<'a> {
             request,
             in_flight: None,
             footprint: Footprint::default(),
+            stray_extend: false,
             not_before: None,
             _token: inner.core.background.token(),
         })
@@ -94,6 +96,11 @@ impl<'a> Attempt<'a> {
         self.footprint.may_be_late
     }
 
+    /// Whether an extend was sent that may yet arrive.
+    pub(super) fn stray_extend(&self) -> bool {
+        self.stray_extend
+    }
+
     /// Makes a grant whose request was sent long ago last a full ttl again.
     pub(super) async fn refresh(&mut self, grant: &mut Grant) -> Result<(), Error> {
         let core = &self.inner.core;
@@ -103,7 +110,11 @@ impl<'a> Attempt<'a> {
             return Ok(());
         }
         let extend = core.backend.extend(&grant.lock_id, ttl);
-        match core.within(core.call_timeout, Operation::Extend, extend).await? {
+        // Until it is answered, and for ever if it never is.
+        let stray_before = std::mem::replace(&mut self.stray_extend, true);
+        let answer = core.within(core.call_timeout, Operation::Extend, extend).await;
+        self.stray_extend = stray_before || answer.as_ref().is_err_and(Error::outcome_unknown);
+        match answer? {
             Extend::Extended { expires_at } => {
                 self.not_before = Some(sent);
                 grant.expires_at = expires_at;

@@ -155,7 +155,8 @@ impl Core {
 
     /// Tells the keeper that a hold's deadline or ttl changed.
     pub(super) fn reschedule(&self, hold: &Arc<Hold>) {
-        self.look_again_at(hold, hold.next_look());
+        let due = if hold.is_doubted() { self.now() } else { hold.next_look() };
+        self.look_again_at(hold, due);
     }
 
     pub(super) fn look_again_at(&self, hold: &Arc<Hold>, due: Instant) {
@@ -220,6 +221,8 @@ impl Core {
         if first {
             self.over(hold, loss);
         }
+        // Who waits here has to hear of its end from the store from now on.
+        self.queue.wake(&hold.key);
     }
 
     /// Ends a hold that was taken from us.
@@ -346,8 +349,10 @@ impl Core {
                 tracing::warn!("the on_release_error hook panicked");
             }
         };
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            drop(runtime.spawn_blocking(report));
+        // The runtime panics if it can have no thread at all. Others wait for the caller.
+        let start = || tokio::runtime::Handle::try_current().map(|runtime| runtime.spawn_blocking(report));
+        if catch_unwind(AssertUnwindSafe(start)).is_err() {
+            tracing::warn!("there is no thread for the on_release_error hook");
         }
     }
 }

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Locks;
 use crate::backend::{ForceRelease, LookupBy, Record};
-use crate::{Error, Fence, HashId, Holder, Key, ListRequest, LockId, Metadata, Operation, Timestamp};
+use crate::{Error, Fence, HashId, Holder, Key, ListRequest, LockId, Loss, Metadata, Operation, Timestamp};
 
 /// What is known of a held lock, safe to log: the key and the lock id only as hashes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,10 +181,15 @@ impl Locks {
     {
         let key = key.try_into().map_err(Into::into)?;
         let answer = self.call(Operation::ForceRelease, self.backend().force_release(&key)).await?;
-        self.inner.core.queue.wake(&key);
-        Ok(match answer {
-            ForceRelease::Released(record) => Some(record.into()),
+        let core = &self.inner.core;
+        let ended = match answer {
+            ForceRelease::Released(record) => {
+                core.taken(&key, record.fence, Loss::ForceReleased);
+                Some(record.into())
+            }
             ForceRelease::Absent => None,
-        })
+        };
+        core.queue.wake(&key);
+        Ok(ended)
     }
 }

@@ -62,6 +62,8 @@ impl ExtendSent {
         let deadline_before = state.deadline;
         state.deadline = deadline_before.min(at + ttl.as_duration());
         state.extend_on_its_way = true;
+        // The answer will tell.
+        state.doubted_at = None;
         drop(state);
         // The deadline may have come nearer.
         hold.changed.notify_waiters();
@@ -104,7 +106,14 @@ impl ExtendSent {
             return Ownership::Lost(loss);
         }
         let lasts = state.lasts(self.ttl);
-        state.deadline = earlier(self.at + lasts.as_duration(), self.hold.hold_until);
+        let deadline = earlier(self.at + lasts.as_duration(), self.hold.hold_until);
+        if state.doubted_at.is_some_and(|since| self.at < since) {
+            // The store may have said so before its clock was set.
+            state.deadline = state.deadline.min(deadline);
+        } else {
+            state.deadline = deadline;
+            state.limit = None;
+        }
         state.expires_at = expires_at;
         state.uncertain = false;
         Ownership::Ours
@@ -115,7 +124,7 @@ impl ExtendSent {
         self.answered = true;
         let mut state = lock(&self.hold.state);
         if self.hold.overdue(&state).is_none() {
-            state.deadline = self.deadline_before;
+            state.deadline = earlier(self.deadline_before, state.limit);
         }
     }
 }

@@ -54,8 +54,10 @@ pub(super) struct State {
     pub(super) deadline: Instant,
     pub(super) expires_at: Timestamp,
     pub(super) uncertain: bool,
-    /// The store has to be asked, although nothing is due.
-    doubted: bool,
+    /// Since when the store has to be asked, although nothing is due.
+    pub(super) doubted_at: Option<Instant>,
+    /// The lease does not last longer, whatever was known before.
+    pub(super) limit: Option<Instant>,
     /// The shortest extend of which it is unknown whether it arrived. It may still arrive after a
     /// longer one that was confirmed, so no deadline may be further away than this.
     pub(super) shortest_unknown: Option<Ttl>,
@@ -92,6 +94,8 @@ pub(super) struct Terms {
     pub(super) sent: Instant,
     pub(super) process: Process,
     pub(super) late: Option<Arc<AcquireRequest>>,
+    /// An extend to the same ttl was sent before, and may yet arrive.
+    pub(super) stray_extend: bool,
 }
 
 impl Hold {
@@ -113,8 +117,9 @@ impl Hold {
                 deadline: earlier(terms.sent + terms.ttl.as_duration(), hold_until),
                 expires_at: grant.expires_at,
                 uncertain: false,
-                doubted: false,
-                shortest_unknown: None,
+                doubted_at: None,
+                limit: None,
+                shortest_unknown: terms.stray_extend.then_some(terms.ttl),
                 guards: 1,
                 extend_on_its_way: false,
                 end: None,
@@ -157,6 +162,12 @@ impl Hold {
 
     pub(super) fn deadline(&self) -> Instant {
         lock(&self.state).deadline
+    }
+
+    /// For how long the lease certainly lasts after an extend that was confirmed.
+    pub(super) fn lasts(&self) -> Ttl {
+        let state = lock(&self.state);
+        state.lasts(state.ttl)
     }
 
     pub(super) fn ttl(&self) -> Ttl {
@@ -277,19 +288,26 @@ impl Hold {
         lock(&self.state).uncertain = true;
     }
 
-    /// The store has to be asked about this lock at the next look.
-    pub(super) fn doubt(&self) {
-        lock(&self.state).doubted = true;
+    /// The store has to be asked about this lock at the next look: what was sent before `now` does
+    /// not tell.
+    pub(super) fn doubt(&self, now: Instant) {
+        lock(&self.state).doubted_at = Some(now);
     }
 
-    pub(super) fn take_doubt(&self) -> bool {
-        std::mem::take(&mut lock(&self.state).doubted)
+    /// The store is asked.
+    pub(super) fn believe(&self) {
+        lock(&self.state).doubted_at = None;
     }
 
-    /// The lease does not last longer than until `end`.
+    pub(super) fn is_doubted(&self) -> bool {
+        lock(&self.state).doubted_at.is_some()
+    }
+
+    /// The lease does not last longer than until `end`, unless it is extended after this.
     pub(super) fn ends_by(&self, end: Instant) {
         let mut state = lock(&self.state);
         state.deadline = state.deadline.min(end);
+        state.limit = Some(state.deadline);
         drop(state);
         self.changed.notify_waiters();
     }

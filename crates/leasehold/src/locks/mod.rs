@@ -160,10 +160,16 @@ impl Locks {
     /// The store's error.
     pub async fn release(&self, id: &LockId) -> Result<bool, Error> {
         self.inner.core.process.check()?;
-        if let Some(hold) = self.inner.core.hold_of(id) {
-            self.inner.core.give_back(&hold);
+        let core = &self.inner.core;
+        let hold = core.hold_of(id);
+        if let Some(hold) = &hold {
+            core.give_back(hold);
         }
-        Ok(self.call(Operation::Release, self.backend().release(id)).await? == Release::Released)
+        let answer = self.call(Operation::Release, self.backend().release(id)).await;
+        if let Some(hold) = &hold {
+            core.queue.wake(&hold.key);
+        }
+        Ok(answer? == Release::Released)
     }
 
     /// Sets a lock to end `ttl` from now by its id, for locks whose guard was

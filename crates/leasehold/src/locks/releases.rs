@@ -44,7 +44,7 @@ struct Queue {
 }
 
 /// Locks that could not be given back.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Left {
     pub(super) locks: usize,
     /// Why the first of them could not.
@@ -90,7 +90,7 @@ impl Releases {
 
     /// What was left in the store since the handle was shut down.
     pub(super) fn left(&self) -> Left {
-        std::mem::take(&mut lock(&self.left))
+        lock(&self.left).clone()
     }
 }
 

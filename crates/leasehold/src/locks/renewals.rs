@@ -34,16 +34,25 @@ pub(super) struct Renewals {
 #[derive(Debug, Default)]
 struct Lanes {
     running: usize,
-    /// The last request failed for all its locks.
-    failing: bool,
+    /// A request failed for all its locks, and one lane waits to try again. The others may be in
+    /// the middle of a request, and do not count.
+    pausing: bool,
 }
 
 impl Renewals {
-    /// A request failed. Tells whether the lane that sent it is the only one left, which goes on.
+    /// A request failed. Tells whether the lane that sent it is the one that tries again.
     fn failed(&self) -> bool {
-        let mut lanes = lock(&self.lanes);
-        lanes.failing = true;
-        lanes.running == 1
+        !std::mem::replace(&mut lock(&self.lanes).pausing, true)
+    }
+
+    /// The store answers, or it is time to try again.
+    fn go_on(&self) {
+        lock(&self.lanes).pausing = false;
+        self.more.notify_one();
+    }
+
+    fn is_pausing(&self) -> bool {
+        lock(&self.lanes).pausing
     }
 }
 
@@ -56,8 +65,9 @@ impl Core {
                 self.lose(&hold, loss);
                 continue;
             }
-            let doubted = hold.take_doubt();
+            let doubted = hold.is_doubted();
             if doubted && !hold.heartbeat {
+                hold.believe();
                 let core = self.clone();
                 tokio::spawn(async move { core.verify(&hold).await });
             } else if !hold.heartbeat || (!doubted && hold.next_look() > self.now()) {
@@ -75,12 +85,11 @@ impl Core {
             return;
         }
         let mut lanes = lock(&self.renewals.lanes);
-        let most = if lanes.failing { 1 } else { LANES };
-        if lanes.running < most {
+        if lanes.pausing {
+            self.renewals.more.notify_one();
+        } else if lanes.running < LANES {
             lanes.running += 1;
             tokio::spawn(Lane { core: self.clone() }.run());
-        } else {
-            self.renewals.more.notify_one();
         }
     }
 }
@@ -100,18 +109,27 @@ impl Lane {
             self.core.start_renewing();
             match self.core.renew(next).await {
                 Sent::Nothing => {}
-                Sent::Answered => lock(&self.core.renewals.lanes).failing = false,
-                Sent::Failed if self.core.renewals.failed() => self.pause().await,
+                Sent::Answered => {
+                    if self.core.renewals.is_pausing() {
+                        self.core.renewals.go_on();
+                    }
+                }
+                Sent::Failed if self.core.renewals.failed() => {
+                    self.pause().await;
+                    self.core.renewals.go_on();
+                }
                 Sent::Failed => return,
             }
         }
     }
 
-    /// Waits until the next try is worth while.
+    /// Waits until the next try is worth while, or another lane is answered.
     async fn pause(&self) {
         let failed = self.core.now();
         let share = 0.5 + fastrand::f64() / 2.0;
-        while let Some(urgency) = self.core.urgency() {
+        while self.core.renewals.is_pausing()
+            && let Some(urgency) = self.core.urgency()
+        {
             tokio::select! {
                 () = self.core.sleep_until(Some(next_try(failed, share, urgency))) => return,
                 () = self.core.renewals.more.notified() => {}
@@ -147,23 +165,21 @@ impl Core {
     /// How long one extend to `ttl` may take: it leaves time for another one, and never hides the
     /// deadline.
     pub(super) fn extend_timeout(&self, hold: &Hold, ttl: Ttl) -> Duration {
-        let remaining = hold.remaining();
-        self.call_timeout
-            .min(hold.ttl().renew_after())
-            .min(ttl.as_duration())
-            .min(remaining.min((remaining / 2).max(LAST_TRY)))
+        self.call_timeout.min(hold.ttl().renew_after()).min(ttl.as_duration()).min(share_of_rest(hold))
     }
 
     /// Renews leases with one request.
     async fn renew(&self, holds: Vec<Arc<Hold>>) -> Sent {
         let mut sent = Vec::with_capacity(holds.len());
-        let mut timeout = self.call_timeout;
+        let (mut timeout, mut rest) = (self.call_timeout, Duration::ZERO);
         for hold in holds {
             let ttl = hold.ttl();
-            let time = self.extend_timeout(&hold, ttl);
             match ExtendSent::begin(hold.clone(), ttl) {
                 Ok(extend) => {
-                    timeout = timeout.min(time);
+                    timeout = timeout.min(ttl.renew_after());
+                    // Of the one with the most left: those whose lease ends meanwhile are lost
+                    // anyway, and must not take the others with them.
+                    rest = rest.max(share_of_rest(&hold));
                     sent.push(extend);
                 }
                 Err(NotBegun::Ended(loss)) => self.lose(&hold, loss),
@@ -179,7 +195,7 @@ impl Core {
         let answers = tokio::select! {
             biased;
             () = all_ended(&sent) => return Sent::Nothing,
-            answers = self.within(timeout, Operation::Extend, call) => answers,
+            answers = self.within(timeout.min(rest), Operation::Extend, call) => answers,
         };
         let mut answers = match answers {
             Ok(answers) => answers,
@@ -198,7 +214,7 @@ impl Core {
                     tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
                     hold.set_uncertain();
                     // Also if nothing was due but the answer.
-                    hold.doubt();
+                    hold.doubt(self.now());
                     failed.push(hold);
                 }
             }
@@ -214,6 +230,12 @@ impl Core {
         }
         Sent::Answered
     }
+}
+
+/// How much of what is left of a lease one request may take.
+fn share_of_rest(hold: &Hold) -> Duration {
+    let remaining = hold.remaining();
+    remaining.min((remaining / 2).max(LAST_TRY))
 }
 
 /// Waits until the leases of all these have ended.

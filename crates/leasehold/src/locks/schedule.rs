@@ -70,7 +70,7 @@ impl Schedule {
     /// Has a hold wait for its renewal. Meanwhile, and while the renewal is on its way, the keeper
     /// looks at it when its time is over.
     pub(super) fn await_renewal(&mut self, hold: &Arc<Hold>) {
-        let (deadline, magnitude) = (hold.deadline(), hold.ttl().as_millis().ilog2());
+        let (deadline, magnitude) = (hold.deadline(), hold.lasts().as_millis().ilog2());
         self.reset(hold, deadline);
         if let Some(entry) = self.holds.get_mut(&hold.lock_id) {
             entry.renewal = Some((magnitude, deadline));

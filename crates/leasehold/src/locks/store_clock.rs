@@ -182,7 +182,7 @@ impl Core {
     fn verify_all(&self) {
         let now = self.now();
         for hold in self.held() {
-            hold.doubt();
+            hold.doubt(now);
             self.look_again_at(&hold, now);
         }
     }
@@ -201,7 +201,7 @@ impl Core {
             Ok(None) => self.lose(hold, Loss::Gone),
             Err(error) => {
                 tracing::debug!(key = %hold.key.hash_id(), %error, "a lock could not be verified");
-                hold.doubt();
+                hold.doubt(self.now());
                 self.look_again_at(hold, self.after(VERIFY_AGAIN.min(hold.remaining())));
             }
         }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -43,16 +44,7 @@ impl Undo {
         }
         if self.footprint.may_hold {
             let request = &self.request;
-            let (done, outcome) = oneshot::channel();
-            core.release_soon(Pending {
-                key: request.key.clone(),
-                lock_id: request.lock_id,
-                deadline: None,
-                until: core.after(core.worth_trying(request.ttl)),
-                may_have_arrived: false,
-                done: Box::new(move |_, outcome| drop(done.send(outcome))),
-            });
-            if let Ok(Err(error)) = outcome.await {
+            if let Err(error) = release(core, request, core.worth_trying(request.ttl)).await {
                 core.release_failed(&request.key, &request.lock_id, error);
             }
         }
@@ -65,7 +57,20 @@ impl Undo {
 pub(super) async fn release_late(core: Arc<Core>, request: Arc<AcquireRequest>) {
     for wait in [1, 3] {
         core.sleep(core.call_timeout.saturating_mul(wait)).await;
-        let until = core.after(core.call_timeout);
-        let _ = core.release(&request.key, &request.lock_id, None, until, false).await;
+        let _ = release(&core, &request, core.call_timeout).await;
     }
+}
+
+/// Gives back what the store may have of a request, together with others.
+async fn release(core: &Arc<Core>, request: &AcquireRequest, worth_trying: Duration) -> Result<(), Error> {
+    let (done, outcome) = oneshot::channel();
+    core.release_soon(Pending {
+        key: request.key.clone(),
+        lock_id: request.lock_id,
+        deadline: None,
+        until: core.after(worth_trying),
+        may_have_arrived: false,
+        done: Box::new(move |_, outcome| drop(done.send(outcome))),
+    });
+    outcome.await.map_or(Ok(()), |outcome| outcome.map(drop))
 }

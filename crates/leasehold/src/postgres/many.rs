@@ -12,6 +12,9 @@ use crate::backend::{Backend, Extend, Release, all};
 use crate::remote::driver_error::not_connected_in_time;
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
+/// The part of a call's time that one lock may keep the answers for others waiting.
+const PATIENCE_PARTS: u32 = 10;
+
 type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 impl Postgres {
@@ -34,7 +37,7 @@ impl Postgres {
             }
             // An answer that came too late to count.
             let late = answer.is_some_and(|answer| answer.until.is_some());
-            Box::pin(self.alone(Operation::Extend, begun, async move {
+            Box::pin(self.alone(Operation::Extend, begun, !answers.is_empty(), async move {
                 if late { self.extend_guarded(id, *ttl, true).await } else { self.extend(id, *ttl).await }
             }))
         });
@@ -56,7 +59,7 @@ impl Postgres {
         let calls = ids.iter().enumerate().map(|(index, id)| -> Call<'_, Release> {
             match answers.get(index) {
                 Some(Some(answer)) => Box::pin(std::future::ready(Ok(decode_release(*answer)))),
-                _ => Box::pin(self.alone(Operation::Release, begun, self.release(id))),
+                _ => Box::pin(self.alone(Operation::Release, begun, !answers.is_empty(), self.release(id))),
             }
         });
         all(calls.collect()).await
@@ -84,13 +87,17 @@ impl Postgres {
 
     /// A call for one lock, within the time of the call for all. Few of them go on at once: each
     /// may wait for somebody else, with a connection that the next call for many would need.
+    ///
+    /// With `others` that are answered already it gets little time: they wait for it.
     async fn alone<T>(
         &self,
         operation: Operation,
         begun: Instant,
+        others: bool,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let timeout = self.connections.timeout;
+        let timeout = if others { self.connections.timeout / PATIENCE_PARTS } else { self.connections.timeout };
+        let begun = if others { Instant::now() } else { begun };
         let deadline = tokio::time::Instant::from_std(begun + timeout);
         let Ok(Ok(_turn)) = tokio::time::timeout_at(deadline, self.lone_calls.acquire()).await else {
             return Err(not_connected_in_time(operation, timeout));

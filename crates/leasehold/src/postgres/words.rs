@@ -114,11 +114,18 @@ mod tests {
             ("postgres://a:1,b,c:3/app", ["", "", "a,b,c", "1,,3", "app"]),
             ("postgres://[::1]:7,[fe80::2]/app", ["", "", "::1,fe80::2", "7,", "app"]),
             ("postgres://me@%2Frun%2Fpg:7/app", ["me", "", "/run/pg", "7", "app"]),
-            ("postgres://db/a@b", ["", "", "db", "", "a@b"]),
+            ("postgres://db/a%40b", ["", "", "db", "", "a@b"]),
         ] {
             assert_eq!(words(address), expected, "{address}");
         }
-        for wrong in ["postgres:", "mysql://db", "postgres://me:p@ss@db", "postgres://[::1]7/app", "postgres://%00"] {
+        for wrong in [
+            "postgres:",
+            "mysql://db",
+            "postgres://db/a@b",
+            "postgres://me:p@ss@db",
+            "postgres://[::1]7/app",
+            "postgres://%00",
+        ] {
             assert!(read_address(wrong).is_err(), "{wrong}");
         }
     }

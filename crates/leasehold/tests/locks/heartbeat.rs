@@ -387,3 +387,26 @@ async fn dropped_guards_do_not_keep_renewals_waiting_nor_pile_up() {
     kept.release().await.unwrap();
     locks.shutdown().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_renewal_that_hangs_keeps_no_other_from_being_tried_again() {
+    let world = World::new();
+    let locks = world.builder().call_timeout(Duration::from_secs(3600)).build();
+    let long = Duration::from_secs(600);
+    let _hanging = locks.lock("hanging").ttl(long).acquire().await.unwrap();
+    world.faults.next(Operation::Extend, Fault::HangBefore);
+    world.clock.advance(long / 3);
+    eventually("the first one hangs", async || world.faults.tries(Operation::Extend) == 1).await;
+
+    let ttl = Duration::from_secs(60);
+    let other = locks.lock("other").ttl(ttl).acquire().await.unwrap();
+    world.faults.next(Operation::Extend, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+    world.clock.advance(ttl / 3);
+    eventually("the other one failed", async || other.state() == LockState::Uncertain).await;
+    eventually("and is renewed", async || {
+        world.clock.advance(Duration::from_millis(10));
+        other.state() == LockState::Held
+    })
+    .await;
+    assert!(world.faults.tries(Operation::Extend) <= 3, "the first one hangs all the while");
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::memory::Memory;
 use leasehold::testing::{Fault, FaultLayer};
 use leasehold::{Backoff, CancellationToken, ErrorCode, Holder, Jitter, Locks, Operation, Retry, TIME_TOLERANCE};
-use test_support::eventually;
+use test_support::{eventually, soon};
 
 use crate::support::{FencesGoBack, World};
 
@@ -373,4 +373,34 @@ async fn polling_starts_again_with_the_shortest_delay_when_the_holder_changes() 
     world.clock.advance(Duration::from_millis(100));
     looks(7).await;
     waiter.abort();
+}
+
+#[tokio::test]
+async fn a_waiter_behind_a_lock_of_its_own_handle_hears_of_every_end_of_it() {
+    let world = World::new();
+    let locks = world.locks();
+    let waiting = |locks: &Locks| {
+        let locks = locks.clone();
+        tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await.unwrap() })
+    };
+    let in_line = || tokio::time::sleep(Duration::from_millis(20));
+
+    let guard = locks.lock("k").acquire().await.unwrap();
+    let waiter = waiting(&locks);
+    in_line().await;
+    assert!(locks.release(guard.lock_id()).await.unwrap());
+    let second = soon("released by its id", waiter).await.unwrap();
+
+    let waiter = waiting(&locks);
+    in_line().await;
+    assert!(locks.force_release("k").await.unwrap().is_some());
+    let third = soon("released by force", waiter).await.unwrap();
+    drop(second);
+
+    let waiter = waiting(&locks);
+    in_line().await;
+    let leaked = third.leak();
+    eventually("it listens", async || world.faults.answers(Operation::Subscribe) == 2).await;
+    assert!(world.rival().release(&leaked.lock_id).await.unwrap());
+    drop(soon("released by another process", waiter).await.unwrap());
 }
