@@ -5,9 +5,13 @@ use std::error::Error as _;
 
 use percent_encoding::percent_decode_str;
 
+#[cfg(any(feature = "redis", feature = "postgres"))]
+use crate::backend::Record;
 use crate::backend::StorageKeys;
 use crate::stores::{absolute_url, public_url};
 use crate::{Error, ErrorCode, HashId, Key};
+#[cfg(any(feature = "redis", feature = "postgres"))]
+use crate::{Fence, LockId, Timestamp};
 
 #[cfg(feature = "postgres")]
 pub use crate::postgres::fuzzing::{POSTGRES_ROW, POSTGRES_URL};
@@ -115,6 +119,24 @@ pub(crate) fn shows_no_secret(error: &Error) {
         source = cause.source();
     }
     assert!(!has_secret(&said), "{said}");
+}
+
+/// What holds for a record that somebody else may have written, as a store reads it.
+#[cfg(any(feature = "redis", feature = "postgres"))]
+pub(crate) fn record(read: Result<Record, Error>) {
+    let record = match read {
+        Ok(record) => record,
+        Err(error) => {
+            assert_eq!(error.code(), ErrorCode::Internal);
+            assert!(error.hint().is_some());
+            shows_no_secret(&error);
+            return;
+        }
+    };
+    assert_eq!(Key::new(record.key.as_str()).ok().as_ref(), Some(&record.key));
+    assert_eq!(record.lock_id.expose().parse::<LockId>().ok(), Some(record.lock_id));
+    assert_eq!(Fence::new(record.fence.get()).ok(), Some(record.fence));
+    let _ = record.contention(Timestamp::from_millis(0)).free_in();
 }
 
 /// What holds for the URLs of every store: `data` as a URL and, if there are `secrets`, as the

@@ -1,7 +1,7 @@
 use super::{Postgres, record};
 use crate::backend::AcquireRequest;
-use crate::fuzzing::{self, Target, fields, shows_no_secret};
-use crate::{ErrorCode, Fence, Holder, Key, LockId, Metadata, Timestamp, Ttl};
+use crate::fuzzing::{self, Target, fields};
+use crate::{Holder, Key, LockId, Metadata, Ttl};
 
 /// URLs of databases.
 pub const POSTGRES_URL: Target = Target {
@@ -43,19 +43,7 @@ fn foreign(data: &[u8]) {
     let [key, lock_id, fence, since, until, details] = fields(data);
     let number = |text: &str| text.parse::<i64>().unwrap_or(i64::MIN);
     let stored = record::stored(key, lock_id, fence, number(&since), number(&until), Some(&details));
-    let record = match record::into_record(stored) {
-        Ok(record) => record,
-        Err(error) => {
-            assert_eq!(error.code(), ErrorCode::Internal);
-            assert!(error.hint().is_some());
-            shows_no_secret(&error);
-            return;
-        }
-    };
-    assert_eq!(Key::new(record.key.as_str()).ok().as_ref(), Some(&record.key));
-    assert_eq!(record.lock_id.expose().parse::<LockId>().ok(), Some(record.lock_id));
-    assert_eq!(Fence::new(record.fence.get()).ok(), Some(record.fence));
-    let _ = record.contention(Timestamp::from_millis(0)).free_in();
+    fuzzing::record(record::into_record(stored));
 }
 
 /// What we write is read as it was meant.

@@ -15,6 +15,7 @@ mod migration_warnings;
 mod obstacle;
 mod options;
 mod password_file;
+mod places;
 mod pool;
 mod public_url;
 mod push;

@@ -3,8 +3,9 @@ use tokio_postgres::config::{ChannelBinding, Host, LoadBalanceHosts, SslNegotiat
 
 use super::endpoints::Endpoint;
 use super::options::PostgresOptions;
+use super::places::{KEEPALIVE, PORT};
 use super::tls::Protection;
-use super::url::{KEEPALIVE, PORT, READER, Target};
+use super::url::{READER, Target};
 use crate::Error;
 use crate::url_writer::{self, UrlWriter, seconds};
 

@@ -12,8 +12,8 @@ use super::pool::Pool;
 use super::tables::Tables;
 use crate::inbox::{Inbox, Received, inbox};
 use crate::remote::driver_error::not_connected_in_time;
-use crate::remote::listener::{PushConnection, Pushed, UNREAD};
 use crate::remote::notification::{LONGEST, Notification, freed_topic};
+use crate::remote::push_connection::{PushConnection, Pushed, UNREAD};
 use crate::{Error, ErrorCode, LockId, Operation};
 
 /// How often a share in a key's number is tried for, and the pause between two tries. Whoever

@@ -8,8 +8,8 @@ use super::herd::Herd;
 use super::server::{Connection, Server};
 use crate::Error;
 use crate::backend::Event;
-use crate::remote::listener::{PushConnection, Pushed};
 use crate::remote::notification::{LONGEST, Notification, decode_taken};
+use crate::remote::push_connection::{PushConnection, Pushed};
 
 /// A connection for wake-ups. Topics are channels.
 pub(super) struct SubscriberConnection {

@@ -10,7 +10,7 @@ use super::error::{without_replicas, wrong_server};
 use super::push::Message;
 use super::sentinel::{PrimaryWatch, connect_to_primary};
 use crate::inbox::{Inbox, Received, inbox};
-use crate::remote::listener::UNREAD;
+use crate::remote::push_connection::UNREAD;
 
 /// How many requests may wait to be written to one connection before callers have to wait.
 const BACKLOG: usize = 1024;

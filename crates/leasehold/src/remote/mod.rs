@@ -11,4 +11,5 @@ pub(crate) mod fuzzing;
 pub(crate) mod listener;
 pub(crate) mod notification;
 pub(crate) mod per_runtime;
+pub(crate) mod push_connection;
 pub(crate) mod stored;

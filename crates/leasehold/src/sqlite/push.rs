@@ -7,8 +7,8 @@ use super::Handle;
 use super::bus::{self, Listening, MISSED};
 use super::directory::SocketDirectory;
 use super::job::Op;
-use crate::remote::listener::{PushConnection, Pushed};
 use crate::remote::notification::Notification;
+use crate::remote::push_connection::{PushConnection, Pushed};
 use crate::{Error, ErrorCode, Fence, Key};
 
 /// A letter, a fence and the longest key.
