@@ -36,7 +36,7 @@ async fn the_least_permissions_are_enough_for_everything(store: Store) {
     assert_eq!(check(&checks, "permissions").verdict, Verdict::Ok, "{checks:?}");
 
     let locks = Locks::new(store);
-    let guard = locks.lock("guarded").ttl(Duration::from_secs(3)).acquire().await.unwrap();
+    let guard = locks.lock("guarded").ttl(Duration::from_secs(9)).acquire().await.unwrap();
     let first = guard.expires_at();
     eventually("a renewal", async || guard.expires_at() > first).await;
     guard.release().await.unwrap();

@@ -31,7 +31,7 @@ async fn two_processes_hand_a_lock_over_many_times_without_polling(store: Store)
     let handles = [locks(&server.url()).await, locks(&server.url()).await];
     let hand_over = async {
         let mut guard = handles[0].lock("order:42").ttl(LONG).acquire().await.unwrap();
-        for round in 1..=40 {
+        for round in 1..=20 {
             let next = handles[round % 2].clone();
             let waiting = tokio::spawn(async move { next.lock("order:42").ttl(LONG).wait_forever().acquire().await });
             eventually("it waits", async || server.are_awaited(&["order:42"])).await;
@@ -43,7 +43,7 @@ async fn two_processes_hand_a_lock_over_many_times_without_polling(store: Store)
         }
     };
     // A waiter that polls would come by every few seconds only.
-    soon("40 hand-overs", hand_over).await;
+    soon("20 hand-overs", hand_over).await;
 }
 
 async fn waiting_sends_next_to_nothing(store: Store) {
