@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::ffi::OsString;
+
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
@@ -9,10 +11,25 @@ use crate::exit;
 
 /// Distributed locks for commands: only one runs at a time
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, after_help = exit::help(), disable_help_subcommand = true)]
+#[command(name = "leasehold", version, after_help = exit::help())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The arguments, which begin with the name of the program.
+    ///
+    /// # Errors
+    ///
+    /// They make no sense, or ask for help.
+    pub(crate) fn read(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        let mut cli = Self::try_parse_from(arguments)?;
+        if let Command::Run(options) = &mut cli.command {
+            options.task.settle(arguments)?;
+        }
+        Ok(cli)
+    }
 }
 
 #[derive(Debug, Subcommand)]

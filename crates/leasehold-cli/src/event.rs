@@ -191,5 +191,5 @@ pub(crate) fn error(failure: &Failure, verbose: bool) -> Event {
         "causes": failure.causes,
         "exit_code": failure.code,
     });
-    Event { hint: failure.hint.clone(), ..Event::new(Level::Problem, "error", text, fields) }
+    Event { hint: failure.hint.clone(), ..Event::new(failure.level, "error", text, fields) }
 }

@@ -19,8 +19,8 @@ pub const DURATION: Target = Target {
         b"30s",
         b"1h 30m",
         b"250ms",
-        b"11years",
-        b"100years 1ns",
+        b"36500d 1ms",
+        b"5M",
         b"18446744073709551615s",
         b"1.5s",
         b"999999999999999999999999d",
@@ -36,7 +36,7 @@ fn duration(data: &[u8]) {
         return;
     };
     assert!(time <= Duration::from_secs(100 * 365 * 24 * 60 * 60), "{time:?}");
-    let again = humantime::format_duration(time).to_string();
+    let again = format!("{}.{:09}s", time.as_secs(), time.subsec_nanos());
     assert_eq!(options::duration(&again), Ok(time), "{again}");
     assert_eq!(options::some_time(&written).is_ok(), !time.is_zero());
     if let Ok(ttl) = options::ttl(&written) {

@@ -52,6 +52,7 @@ mod reporter;
 mod signals;
 mod store;
 mod table;
+mod task;
 mod text;
 
 pub use app::main;

@@ -55,6 +55,20 @@ impl Locks {
         Ok(configure(LocksBuilder::new(store)).build())
     }
 
+    /// A handle for somebody who only looks at locks: [`list`](Locks::list),
+    /// [`get_by_key`](Locks::get_by_key), [`now`](Locks::now). It needs no right to write, and makes
+    /// nothing: in a SQLite file that does not exist there are no locks. What would change something
+    /// may fail or be in vain.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Locks::connect).
+    pub async fn connect_read_only(url: &str) -> Result<Self, Error> {
+        Ok(LocksBuilder::new(store_of(url)?.driver()?.connect_read_only(url).await?).build())
+    }
+
     /// Makes what the store at `url` needs before it can be used, such as the tables and functions
     /// of PostgreSQL. It may be run at any time and by many at once. Most stores need nothing, and
     /// are only reached.

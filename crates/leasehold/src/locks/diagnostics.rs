@@ -167,6 +167,18 @@ impl Locks {
         Ok(LocksPage { locks: page.records.into_iter().map(locked).collect(), next: page.next })
     }
 
+    /// The time by which the store decides about leases: what to compare
+    /// [`acquired_at`](LockInfo::acquired_at) and [`expires_at`](LockInfo::expires_at) with.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn now(&self) -> Result<Timestamp, Error> {
+        self.call(Operation::Lookup, self.backend().now()).await
+    }
+
     /// Ends whatever lock is held on `key`, and tells which it was. For operators: the holder is
     /// told, but may go on working for a moment, and only a check of the fence protects against
     /// that.

@@ -46,6 +46,10 @@ impl Store {
         })
     }
 
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.timestamp()
+    }
+
     pub(super) fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
         let mut guard = self.key_shard(&request.key);
         let shard = &mut *guard;

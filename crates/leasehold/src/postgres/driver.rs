@@ -9,7 +9,7 @@ use super::{Postgres, PostgresOptions};
 use crate::backend::Backend;
 use crate::stores::StoreDriver;
 use crate::url_option::UrlOption;
-use crate::{Check, Error};
+use crate::{Check, Error, Key};
 
 #[derive(Debug)]
 pub(crate) struct Driver;
@@ -22,6 +22,10 @@ impl StoreDriver for Driver {
 
     async fn examine(&self, url: &str) -> Result<Vec<Check>, Error> {
         Postgres::connect(url).await?.examine().await
+    }
+
+    async fn forget(&self, url: &str, key: &Key) -> Result<(), Error> {
+        Postgres::connect(url).await?.forget(key).await
     }
 
     async fn migrate(&self, url: &str) -> Result<(), Error> {

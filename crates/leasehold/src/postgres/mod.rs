@@ -113,6 +113,7 @@ struct Statements {
     by_key: String,
     by_id: String,
     list: String,
+    now: String,
 }
 
 impl Statements {
@@ -129,6 +130,7 @@ impl Statements {
             by_key: tables.fill(&format!("{find} WHERE l.key = $1")),
             by_id: tables.fill(&format!("{find} WHERE l.lock_id = $1")),
             list: tables.fill(&format!("{find} {}", include_str!("sql/list.sql"))),
+            now: tables.fill("SELECT {{now_us}}"),
         }
     }
 }
@@ -145,8 +147,8 @@ impl Postgres {
     /// After a question mark: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`,
     /// `verify-full`), `sslrootcert`, which means `verify-full` unless `sslmode` says otherwise,
     /// `sslcert`, `sslkey`, most of what else the server's own clients know, and the options of
-    /// [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`, `timeout` in seconds,
-    /// `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` in seconds.
+    /// [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`, `timeout` such as `5s`,
+    /// `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` such as `60s`.
     ///
     /// Cancel-safe.
     ///
@@ -278,6 +280,13 @@ impl Postgres {
         })
     }
 
+    /// Removes what the key of an examination has left: its fence.
+    async fn forget(&self, key: &Key) -> Result<(), Error> {
+        let counter = self.names.fence(&self.names.lock(key)?)?;
+        let statement = self.tables.fill("DELETE FROM {{fences}} WHERE fence_key = $1");
+        self.query(Operation::Lookup, &statement, &[(&counter, Type::TEXT)]).await.map(drop)
+    }
+
     /// The live record under a key or an id.
     async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<Stored>, Error> {
         let (statement, name) = match by {
@@ -389,6 +398,12 @@ impl Backend for Postgres {
         let Some(row) = rows.first() else { return Ok(ForceRelease::Absent) };
         let record = record::read(row).and_then(|(stored, _)| record::into_record(stored));
         record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        let row = self.query_one(Operation::Lookup, &self.statements.now, &[]).await?;
+        let micros: i64 = row.try_get(0).map_err(unreadable)?;
+        Ok(Timestamp::from_micros(u64::try_from(micros).unwrap_or(0)))
     }
 
     fn capabilities(&self) -> Capabilities {

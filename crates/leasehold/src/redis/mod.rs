@@ -90,7 +90,7 @@ impl Redis {
     /// | `redis://node-1,node-2,node-3?prefix={locks}` | a cluster, or whichever of the hosts can be reached first |
     /// | `redis+sentinel://host-1:26379,host-2:26379/mymaster/0` | the primary that Sentinel names; with TLS `rediss+sentinel://` |
     ///
-    /// The options of [`RedisOptions`] go after a question mark: `prefix`, `timeout` in seconds,
+    /// The options of [`RedisOptions`] go after a question mark: `prefix`, `timeout` such as `5s`,
     /// `ca`, `cert`, `key`, `sentinel_user` and `sentinel_password`. Special characters are
     /// percent-encoded.
     ///
@@ -140,6 +140,14 @@ impl Redis {
                 .during(operation)
                 .with_outcome_unknown()
         })
+    }
+
+    /// Removes what the key of an examination has left: its fence.
+    async fn forget(&self, key: &Key) -> Result<(), Error> {
+        let counter = self.names.fence(&self.names.lock(key)?)?;
+        let mut command = redis::cmd("DEL");
+        command.arg(counter);
+        self.connection()?.query(&command).await.map(drop)
     }
 
     /// The connection of the runtime that runs the caller.
@@ -253,6 +261,13 @@ impl Backend for Redis {
         let Some(raw) = ended else { return Ok(ForceRelease::Absent) };
         let record = record::parse(&raw).and_then(record::into_record);
         record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        // Under a name with our prefix, as a user may have rights on those alone.
+        let probe = format!("{}now", self.names.start());
+        let (now, _): (u64, Value) = self.run(Operation::Lookup, &script::BY_KEY, &[&probe], &[]).await?;
+        Ok(Timestamp::from_millis(now))
     }
 
     fn capabilities(&self) -> Capabilities {

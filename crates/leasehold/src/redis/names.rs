@@ -54,7 +54,7 @@ impl Names {
         if index || text.starts_with(&self.counters) {
             return Err(Error::invalid("the key has the form of a name that this store keeps for itself").with_hint(
                 "keys must not be `id:` and a lock id, nor start with `fence:`, the store's prefix and a colon",
-            ));
+            ).about_key());
         }
         self.keys.lock(key)
     }

@@ -13,6 +13,8 @@ mod job;
 mod open;
 mod operations;
 mod push;
+mod read_only;
+mod stand_in;
 mod url;
 mod worker;
 
@@ -37,7 +39,7 @@ use crate::process::Process;
 use crate::remote::listener::Listener;
 use crate::remote::notification::{TAKEN_TOPIC, freed_topic};
 use crate::remote::per_runtime::PerRuntime;
-use crate::{Check, Error, ErrorCode, Key, LockId, Ttl};
+use crate::{Check, Error, ErrorCode, Key, LockId, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
 
@@ -157,10 +159,44 @@ impl Sqlite {
             let path = path.clone();
             move || Database::open(&path, &options)
         };
+        Self::start(path, open).await
+    }
+
+    /// Opens the database file at `path` to look at it: without the right to write, and nothing is
+    /// made or changed. None if there is no file, or nothing in it. Whoever wants to change
+    /// something gets an error.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Sqlite::open), but for those about a missing file or right to write.
+    pub async fn open_read_only(path: impl AsRef<Path>) -> Result<Option<Self>, Error> {
+        let path = std::path::absolute(path.as_ref())
+            .map_err(|source| Error::invalid("the database file has no usable path").with_source(source))?;
+        if !read_only::has_locks(&path)? {
+            return Ok(None);
+        }
+        let open = {
+            let path = path.clone();
+            move || Database::open_read_only(&path)
+        };
+        Self::start(path, open).await.map(Some)
+    }
+
+    async fn start(
+        path: PathBuf,
+        open: impl FnOnce() -> Result<Database, Error> + Send + 'static,
+    ) -> Result<Self, Error> {
         let (jobs, opened) = worker::start(open)?;
         opened.await.unwrap_or_else(|_| Err(stopped()))?;
         let handle = Arc::new(Handle { path, jobs, calls: AtomicUsize::new(0), process: Process::current() });
         Ok(Self { handle, listeners: Arc::new(PerRuntime::new()) })
+    }
+
+    /// Removes what the key of an examination has left: its fence.
+    pub(crate) async fn forget(&self, key: &Key) -> Result<(), Error> {
+        self.call(Op::Forget(key.clone())).await.map(drop)
     }
 
     /// Waits until every database that was opened in this process is closed, which happens a moment
@@ -329,6 +365,13 @@ impl Backend for Sqlite {
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         match self.call(Op::ForceRelease(key.clone())).await? {
             Answer::ForceRelease(answer) => Ok(answer),
+            _ => Err(stopped()),
+        }
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        match self.call(Op::Now).await? {
+            Answer::Now(now) => Ok(now),
             _ => Err(stopped()),
         }
     }

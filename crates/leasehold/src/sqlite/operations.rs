@@ -1,3 +1,4 @@
+use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, OptionalExtension, Row, params};
 
 use super::database::Database;
@@ -175,6 +176,18 @@ impl Operations<'_> {
     pub(super) fn unlisten(&self, topic: &str, address: &str) -> Result<(), Error> {
         let sql = "DELETE FROM listeners WHERE topic = ?1 AND address = ?2";
         self.prepare(sql)?.execute([topic, address]).map(drop).map_err(translate)
+    }
+
+    /// Removes the row of a key that nobody holds, fence and all. Only the key of an examination,
+    /// which nobody else uses, may be forgotten: the trigger keeps all others.
+    pub(super) fn forget(&self, key: &Key) -> Result<(), Error> {
+        let connection = &self.database.connection;
+        let triggers = |on| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, on).map_err(translate);
+        triggers(false)?;
+        let sql = "DELETE FROM locks WHERE key = ?1 AND lock_id IS NULL";
+        let forgotten = connection.execute(sql, [key.as_str()]).map(drop).map_err(translate);
+        triggers(true)?;
+        forgotten
     }
 
     fn absence(&self, id: &LockId) -> Result<Absence, Error> {

@@ -215,6 +215,9 @@ impl Worker {
     }
 
     fn sweep(&mut self) -> Result<(), Error> {
+        if self.database.read_only {
+            return Ok(());
+        }
         self.database.check_identity()?;
         let connection = &self.database.connection;
         let swept = column(self.database.now().latest_swept().as_millis());
