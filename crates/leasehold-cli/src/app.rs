@@ -57,7 +57,7 @@ fn dispatch(command: Command) -> u8 {
         }
         Command::Extend(options) => reporting(&options.common, async |_| extend::run(&options).await),
         Command::Release(options) => reporting(&options.common, async |_| release::run(&options).await),
-        Command::Ls(options) => reporting(&options.common, async |_| ls::run(&options).await),
+        Command::Ls(options) => reporting(&options.common, async |reporter| ls::run(&options, reporter).await),
         Command::Show(options) => reporting(&options.common, async |_| show::run(&options).await),
         Command::Watch(options) => reporting(&options.common, async |reporter| watch::run(&options, reporter).await),
         Command::ForceRelease(options) => {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     acquire, completions, doctor, extend, force_release, ls, man, markdown, migrate, release, run, show, watch,
@@ -30,6 +30,15 @@ impl Cli {
         }
         Ok(cli)
     }
+}
+
+/// The commands that are for users.
+pub(crate) fn public() -> clap::Command {
+    let all = Cli::command();
+    let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect::<Vec<_>>();
+    let about = all.get_about().cloned().unwrap_or_default();
+    let after = all.get_after_help().cloned().unwrap_or_default();
+    clap::Command::new("leasehold").about(about).after_help(after).version(env!("CARGO_PKG_VERSION")).subcommands(shown)
 }
 
 #[derive(Debug, Subcommand)]

@@ -108,7 +108,11 @@ impl From<&Error> for Failure {
         // Without anybody to name, nobody has the lock: it was the store that did not answer in
         // time.
         let unanswered = error.code() == ErrorCode::AcquisitionTimeout && error.contention().is_none();
-        let code = if unanswered { UNAVAILABLE } else { of_error(error.code()) };
+        let code = match error.is_about_key() {
+            true => USAGE,
+            false if unanswered => UNAVAILABLE,
+            false => of_error(error.code()),
+        };
         let message = if unanswered {
             "the store did not answer in the time given to wait".to_owned()
         } else {

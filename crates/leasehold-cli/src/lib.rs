@@ -45,6 +45,7 @@ mod exit;
 #[doc(hidden)]
 pub mod fuzzing;
 mod locks_view;
+mod notes;
 mod options;
 mod output;
 mod question;

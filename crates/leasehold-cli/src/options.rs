@@ -71,12 +71,21 @@ impl LockOptions {
         self.steal_after.map_or(steal, |time| steal.with_held_longer_than(time))
     }
 
+    /// The notes of the user, and before them as many of `ours` as there is room for. Of two with
+    /// one name that of the user counts.
+    ///
     /// # Errors
     ///
-    /// The notes are too long.
-    pub(crate) fn metadata(&self) -> Result<Metadata, Failure> {
+    /// The notes of the user are too long.
+    pub(crate) fn metadata(&self, ours: &[(&str, Value)]) -> Result<Metadata, Failure> {
         let notes = self.meta.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str())));
-        Metadata::new(Value::Object(notes.collect())).map_err(|error| Failure::usage(&error))
+        let notes: Vec<_> = notes.collect();
+        let with = |count: usize| {
+            let ours = ours[..count].iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+            Metadata::new(Value::Object(ours.chain(notes.clone()).collect()))
+        };
+        let fits = (1..=ours.len()).rev().find_map(|count| with(count).ok());
+        fits.map_or_else(|| with(0), Ok).map_err(|error| Failure::usage(&error))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::error::ErrorKind;
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use leasehold::Key;
 
 use crate::escape::escape;
@@ -28,7 +28,7 @@ struct Typed {
     ///
     /// All that follows belongs to it. It needs the two dashes before it only if it starts with a
     /// dash itself.
-    #[arg(value_name = "CMD", trailing_var_arg = true)]
+    #[arg(value_name = "CMD", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     words: Vec<OsString>,
 }
 

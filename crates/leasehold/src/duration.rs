@@ -80,7 +80,11 @@ fn unreadable(why: &'static str) -> Error {
 
 fn wrong_unit(number: &str, unit: &str) -> Error {
     let known = UNITS.iter().any(|(name, _)| *name == unit);
-    let error = Error::invalid(if known { "the units of the time are not from large to small" } else { "the time has a unit that is none of d, h, m, s, ms" });
+    let error = Error::invalid(if known {
+        "the units of the time are not from large to small"
+    } else {
+        "the time has a unit that is none of d, h, m, s, ms"
+    });
     match unit {
         "M" => error.with_hint(format!("{number}m is minutes, {number}d is days")),
         _ if unit.starts_with("mo") || unit.starts_with('y') || unit.starts_with('w') => {

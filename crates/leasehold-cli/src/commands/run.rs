@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use clap::Args;
 use leasehold::{Error, ErrorCode, Guard, Holder, Lease, Locks};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::acquire::{Asked, Wanted};
 use crate::child::{Cause, Job, Status, Supervisor};
-use crate::event;
 use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions, duration, some_time};
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
 use crate::store::{self, Store};
 use crate::task::Task;
+use crate::{event, notes};
 
 /// How long to try to give back what is left of a lost lock, to a store that probably does not
 /// answer.
@@ -29,6 +30,8 @@ const AFTER_LOSS: Duration = Duration::from_secs(1);
 /// told to stop (TERM) and killed before anybody else can get the lock; the exit code is 79 then.
 /// The signals INT, TERM, HUP and QUIT are passed on to CMD; another one, a second or more later,
 /// kills it.
+///
+/// Others who look at the lock see the process id, the user and CMD, unless --no-command is given.
 ///
 /// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER and
 /// LEASEHOLD_STORE (without credentials) in its environment.
@@ -51,8 +54,18 @@ pub(crate) struct Options {
     /// The longest to hold the lock: CMD is stopped in time
     #[arg(long, value_name = "DUR", value_parser = some_time)]
     max_hold: Option<Duration>,
+    /// Do not show CMD to others who look at the lock: there are secrets in it
+    #[arg(long)]
+    no_command: bool,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+impl Options {
+    /// What others who look at the lock find beside the notes of the user.
+    fn notes(&self) -> Vec<(&'static str, Value)> {
+        notes::of_process((!self.no_command).then_some(&self.task.words))
+    }
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
@@ -67,7 +80,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         key: &options.task.key,
         options: &options.lock,
         holder: holder(options),
-        metadata: options.lock.metadata()?,
+        metadata: options.lock.metadata(&options.notes())?,
         max_hold: options.max_hold,
         since: Instant::now(),
     };

@@ -48,7 +48,11 @@ impl Locks {
         let locks = Self::connect(url).await?;
         let mut checks = Vec::new();
         if stand_in.is_some() {
-            checks.push(Check::new("place", Verdict::Ok, "the store is not there yet: another one was tried beside it"));
+            checks.push(Check::new(
+                "place",
+                Verdict::Ok,
+                "the store is not there yet: another one was tried beside it",
+            ));
         }
         // One key for each host and program: two who examine at once must not make many.
         let key = Key::new(&format!("leasehold-examine-{}", HashId::of(Holder::default().as_str())))?;

@@ -7,7 +7,7 @@ use super::public_url::public_url;
 use super::url::{READER, parse};
 use super::{Postgres, PostgresOptions};
 use crate::backend::Backend;
-use crate::stores::StoreDriver;
+use crate::stores::{Migrated, StoreDriver};
 use crate::url_option::UrlOption;
 use crate::{Check, Error, Key};
 
@@ -28,7 +28,7 @@ impl StoreDriver for Driver {
         Postgres::connect(url).await?.forget(key).await
     }
 
-    async fn migrate(&self, url: &str) -> Result<(), Error> {
+    async fn migrate(&self, url: &str) -> Result<Migrated, Error> {
         Postgres::connect(url).await?.migrate().await
     }
 

@@ -50,9 +50,10 @@ use crate::backend::{
     LookupBy, Record, Release, StorageKeys, Subscription, TimeAuthority, Topic,
 };
 use crate::remote::listener::Listener;
-use crate::remote::notification::{TAKEN_TOPIC, freed_topic};
+use crate::remote::notification::{GRANTED_TOPIC, TAKEN_TOPIC, freed_topic};
 use crate::remote::per_runtime::PerRuntime;
 use crate::remote::stored::Stored;
+use crate::stores::Migrated;
 use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
@@ -204,7 +205,7 @@ impl Postgres {
     }
 
     /// Makes the tables, indexes and functions, or brings them up to date. It may be run at any
-    /// time and by many at once. Tables that the Node.js library made get a column, for which
+    /// time and by many at once, and tells whether there was anything to do. Tables that the Node.js library made get a column, for which
     /// [`migration_warnings`](Postgres::migration_warnings) has a word of caution.
     ///
     /// Cancel-safe: all of it is done, or nothing.
@@ -213,8 +214,10 @@ impl Postgres {
     ///
     /// [`AuthFailed`](ErrorCode::AuthFailed) if the user may not do that; otherwise as for any
     /// operation.
-    pub async fn migrate(&self) -> Result<(), Error> {
-        self.connections.run_all(&self.tables.migration()).await
+    pub async fn migrate(&self) -> Result<Migrated, Error> {
+        let found = self.functions.compare(&self.connections).await?;
+        self.connections.run_all(&self.tables.migration()).await?;
+        Ok(if found.is_none() { Migrated::UpToDate } else { Migrated::Changed })
     }
 
     /// What [`migrate`](Postgres::migrate) runs, for somebody else to run.
@@ -381,6 +384,7 @@ impl Backend for Postgres {
         let name = match topic {
             Topic::Freed(key) => freed_topic(&self.names.lock(key)?),
             Topic::Taken => TAKEN_TOPIC.to_owned(),
+            Topic::Granted => GRANTED_TOPIC.to_owned(),
         };
         if !self.is_told_of_releases().await? {
             return Ok(Subscription::silent());

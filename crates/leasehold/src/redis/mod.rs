@@ -34,6 +34,7 @@ use crate::backend::{
     LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
 };
 use crate::remote::listener::Listener;
+use crate::remote::notification::granted_to;
 use crate::remote::per_runtime::PerRuntime;
 use crate::remote::stored::Stored;
 use crate::timestamp::TOLERANCE_MILLIS;
@@ -157,7 +158,8 @@ impl Redis {
 
     /// The listener of the runtime that runs the caller.
     fn listener(&self) -> Result<Arc<Listener>, Error> {
-        let source = || Source { server: self.server.clone(), taken: self.names.taken() };
+        let source =
+            || Source { server: self.server.clone(), taken: self.names.taken(), granted: self.names.granted() };
         self.listeners.get(|| Ok(Listener::start::<SubscriberConnection>(Arc::new(source()))))
     }
 
@@ -204,6 +206,9 @@ impl Backend for Redis {
             same_holder,
             held_longer_than.as_deref().unwrap_or_default(),
             stuck_fence.as_deref().unwrap_or_default(),
+            &names.granted(),
+            &granted_to(Some(&request.holder), &request.key),
+            if names.may_be_in_cluster() { "1" } else { "" },
         ];
         let answer: Value =
             self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;
@@ -249,6 +254,7 @@ impl Backend for Redis {
         let channel = match topic {
             Topic::Freed(key) => Names::freed(&self.names.lock(key)?),
             Topic::Taken => self.names.taken(),
+            Topic::Granted => self.names.granted(),
         };
         self.listener()?.subscribe(channel, topic.backlog(), self.server.timeout).await
     }

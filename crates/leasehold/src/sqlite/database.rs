@@ -32,7 +32,18 @@ pub(super) struct Database {
     /// When the file at the path was last seen to be this one.
     seen: Cell<Instant>,
     clock: HostClock,
-    pub(super) read_only: bool,
+    pub(super) writes: Writes,
+}
+
+/// Who writes to a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// We do, and others.
+    All,
+    /// We only look.
+    Others,
+    /// We only look, and nobody else had it open when we opened it.
+    NobodyAtFirst,
 }
 
 impl Database {
@@ -49,16 +60,16 @@ impl Database {
         check_access(path, options.create)?;
         let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
         let clock = prepare_patiently(&mut connection, options)?;
-        Ok(Self::new(connection, path, clock, false))
+        Ok(Self::new(connection, path, clock, Writes::All))
     }
 
-    pub(super) fn new(connection: Connection, path: &Path, clock: HostClock, read_only: bool) -> Self {
+    pub(super) fn new(connection: Connection, path: &Path, clock: HostClock, writes: Writes) -> Self {
         let files = FILES.map(|suffix| {
             let file = beside(path, suffix);
             let identity = identity(&file);
             (file, identity)
         });
-        Self { connection, path: path.to_owned(), files, seen: Cell::new(Instant::now()), clock, read_only }
+        Self { connection, path: path.to_owned(), files, seen: Cell::new(Instant::now()), clock, writes }
     }
 
     /// Whether the time we go by is still the one that the database says.

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 
 use super::{Sqlite, stand_in};
 use crate::backend::Backend;
-use crate::memory::Memory;
 use crate::stores::{StandIn, StoreDriver};
 use crate::{Check, Error, Key};
 
@@ -30,10 +29,7 @@ impl StoreDriver for Driver {
 
     async fn connect_read_only(&self, url: &str) -> Result<Arc<dyn Backend>, Error> {
         let (path, _) = super::url::parse(split(url).1)?;
-        match Sqlite::open_read_only(path).await? {
-            Some(store) => Ok(Arc::new(store)),
-            None => Ok(Arc::new(Memory::new())),
-        }
+        Ok(Arc::new(Sqlite::open_read_only(path).await?))
     }
 
     fn stand_in(&self, url: &str) -> Result<Option<StandIn>, Error> {

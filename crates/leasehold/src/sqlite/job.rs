@@ -24,8 +24,14 @@ pub(super) enum Op {
     /// Removes the row of a key, which only an examination used.
     Forget(Key),
     Examine,
-    Listen { topic: String, address: String },
-    Unlisten { topic: String, address: String },
+    Listen {
+        topic: String,
+        address: String,
+    },
+    Unlisten {
+        topic: String,
+        address: String,
+    },
 }
 
 pub(super) enum Answer {

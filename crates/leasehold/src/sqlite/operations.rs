@@ -12,6 +12,15 @@ use crate::{Error, Fence, Holder, Key, ListRequest, LockId, Loss, Metadata, Time
 pub(super) enum Message {
     Freed(Key),
     Taken(TakenLock, Loss),
+    Granted(GrantedLock),
+}
+
+/// A lock that was granted, by what everybody may know of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct GrantedLock {
+    pub(super) key: Key,
+    pub(super) fence: Fence,
+    pub(super) holder: Option<Holder>,
 }
 
 /// A lock that was taken from its holder, by what everybody may know of it.
@@ -61,6 +70,10 @@ impl Operations<'_> {
         };
         self.grant(&record)?;
         self.messages.extend(stolen.map(|victim| Message::Taken(victim, Loss::Stolen)));
+        if self.has_listeners()? {
+            let Record { key, fence, holder, .. } = record.clone();
+            self.messages.push(Message::Granted(GrantedLock { key, fence, holder }));
+        }
         Ok(Acquire::Granted(record.grant()))
     }
 

@@ -6,18 +6,49 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::clock::HostClock;
-use super::database::{Database, beside, has_our_tables, wait_for_others};
+use super::database::{Database, Writes, beside, has_our_tables, wait_for_others};
 use super::error::translate;
 use crate::{Error, ErrorCode};
 
-/// Whether there is a file with our tables in it.
-///
-/// # Errors
-///
-/// It may not be read, or is something else.
-pub(super) fn has_locks(path: &Path) -> Result<bool, Error> {
+impl Database {
+    /// Opens the database to look at it. One that is not there is empty.
+    pub(super) fn open_read_only(path: &Path) -> Result<Self, Error> {
+        let (connection, writes) = open(path)?;
+        let clock = HostClock::read(&connection)?;
+        Ok(Self::new(connection, path, clock, writes))
+    }
+
+    /// What was read as it stood may be outdated.
+    pub(super) fn look_again(&mut self) -> Result<(), Error> {
+        if self.writes == Writes::NobodyAtFirst {
+            *self = Self::open_read_only(&self.path().to_owned())?;
+        }
+        Ok(())
+    }
+}
+
+/// Without a log nobody has the database open, so that all of it is in the file. Then it is read as
+/// it stands: otherwise SQLite would make a log beside it.
+fn open(path: &Path) -> Result<(Connection, Writes), Error> {
+    if !is_there(path)? {
+        return Ok((empty()?, Writes::NobodyAtFirst));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let (opened, writes) = if beside(path, "-wal").exists() {
+        (Connection::open_with_flags(path, flags), Writes::Others)
+    } else {
+        let url = as_it_stands(path);
+        (Connection::open_with_flags(url, flags | OpenFlags::SQLITE_OPEN_URI), Writes::NobodyAtFirst)
+    };
+    let mut connection = opened.map_err(translate)?;
+    connection.busy_handler(Some(wait_for_others)).map_err(translate)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    if has_our_tables(&connection)? { Ok((connection, writes)) } else { Ok((empty()?, Writes::NobodyAtFirst)) }
+}
+
+fn is_there(path: &Path) -> Result<bool, Error> {
     match std::fs::File::open(path) {
-        Ok(_) => has_our_tables(&open(path)?),
+        Ok(_) => Ok(true),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             Err(Error::new(ErrorCode::AuthFailed, "the database file may not be read").with_source(error))
@@ -28,21 +59,14 @@ pub(super) fn has_locks(path: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Without a log nobody has the database open, so that all of it is in the file. It is read as it
-/// stands: otherwise SQLite would make a log beside it.
-fn open(path: &Path) -> Result<Connection, Error> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = if beside(path, "-wal").exists() {
-        Connection::open_with_flags(path, flags)
-    } else {
-        Connection::open_with_flags(as_it_stands(path), flags | OpenFlags::SQLITE_OPEN_URI)
-    };
-    let mut connection = opened.map_err(translate)?;
-    connection.busy_handler(Some(wait_for_others)).map_err(translate)?;
-    connection.set_prepared_statement_cache_capacity(32);
+/// A database in memory with nothing in it.
+fn empty() -> Result<Connection, Error> {
+    let connection = Connection::open_in_memory().map_err(translate)?;
+    connection.execute_batch(include_str!("schema.sql")).map_err(translate)?;
     Ok(connection)
 }
 
+/// The file for SQLite, with the word that nobody changes it.
 fn as_it_stands(path: &Path) -> String {
     use std::fmt::Write;
     use std::os::unix::ffi::OsStrExt;
@@ -57,12 +81,4 @@ fn as_it_stands(path: &Path) -> String {
         }
     }
     url + "?immutable=1"
-}
-
-impl Database {
-    pub(super) fn open_read_only(path: &Path) -> Result<Self, Error> {
-        let connection = open(path)?;
-        let clock = HostClock::read(&connection)?;
-        Ok(Self::new(connection, path, clock, true))
-    }
 }

@@ -9,6 +9,18 @@ use async_trait::async_trait;
 use crate::backend::Backend;
 use crate::{Check, Error, Key};
 
+/// What a [migration](crate::Locks::migrate) came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Migrated {
+    /// Something was made or brought up to date.
+    Changed,
+    /// All was there and as it should be.
+    UpToDate,
+    /// This store makes what it needs by itself.
+    NotNeeded,
+}
+
 /// A store that is examined in the place of another one, and is there until this is dropped.
 #[derive(Debug)]
 pub struct StandIn {
@@ -74,8 +86,8 @@ pub trait StoreDriver: Any + fmt::Debug + Send + Sync {
 
     /// Makes what the store at `url` needs before it can be used: all of it or nothing, at any
     /// time, also by many at once. By default it needs nothing but that it can be reached.
-    async fn migrate(&self, url: &str) -> Result<(), Error> {
-        self.connect(url).await.map(drop)
+    async fn migrate(&self, url: &str) -> Result<Migrated, Error> {
+        self.connect(url).await.map(|_| Migrated::NotNeeded)
     }
 
     /// What somebody should know before [`migrate`](StoreDriver::migrate) is run: see
