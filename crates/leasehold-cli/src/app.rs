@@ -1,6 +1,6 @@
 //! From arguments to an exit code.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -121,26 +121,30 @@ fn usage(mut error: clap::Error, arguments: &[OsString]) -> Failure {
         _ => message,
     };
     let hint = match (of_command, tips.first()) {
-        (Some(line), _) => format!("if it belongs to the command: {line}"),
+        (Some(hint), _) => hint,
         (None, Some(tip)) => text::one_line(tip.trim_start().trim_start_matches("tip:")),
         (None, None) => format!("see {} --help", command_of(&error)),
     };
     Failure::new(exit::USAGE, message).hint(hint)
 }
 
-/// What to type if an option that `run` does not know is one of the command. None if there is one
-/// that looks like it, which was probably meant.
+/// What to type if an option that `run` does not know is the key, or one of the command. None if
+/// there is one that looks like it, which was probably meant.
 fn option_of_command(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
     if error.kind() != ErrorKind::UnknownArgument || error.get(ContextKind::SuggestedArg).is_some() {
         return None;
     }
     let at = arguments.iter().position(|argument| argument == unknown.as_str())?;
-    // The command comes after the key.
-    let before = arguments.get(1..at).filter(|before| before.len() > 1 && before[0] == "run")?;
-    let words = before.iter().map(OsString::as_os_str).chain(["--".as_ref()]);
-    let words = words.chain(arguments[at..].iter().map(OsString::as_os_str));
-    Some(shell_line(["leasehold".as_ref()].into_iter().chain(words)))
+    let before = arguments.get(1..at).filter(|before| before.first().is_some_and(|first| first == "run"))?;
+    let (before, after) = (before.iter().map(OsString::as_os_str), arguments[at..].iter().map(OsString::as_os_str));
+    let (start, dashes) = (["leasehold".as_ref()].into_iter().chain(before), OsStr::new("--"));
+    if at > 2 {
+        return Some(format!("if it belongs to the command: {}", shell_line(start.chain([dashes]).chain(after))));
+    }
+    let command = after.clone().skip(1).skip_while(|word| *word == dashes);
+    let line = shell_line(start.chain([dashes]).chain(after.take(1)).chain([dashes]).chain(command));
+    Some(format!("if it is the key: {line}"))
 }
 
 /// Arguments are repeated in the error: none of them may pass for a line of it.

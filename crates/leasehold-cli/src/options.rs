@@ -94,9 +94,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     leasehold::parse_duration(text).map_err(|error| with_hint(&error))
 }
 
-/// The error in one line, because clap has one line for it.
+/// The error with its hint where clap has its tips.
 fn with_hint(error: &Error) -> String {
-    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}: {hint}"))
+    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}\n  tip: {hint}"))
 }
 
 /// A ttl beyond this has to be written in hours: others wait that long after a crash.
@@ -113,7 +113,9 @@ pub(crate) fn ttl(text: &str) -> Result<Ttl, String> {
     let in_hours = text.strip_suffix('h').is_some_and(|number| number.parse::<u64>().is_ok());
     if ttl.as_duration() > LONG_TTL && !in_hours {
         let hours = ttl.as_millis().div_ceil(3_600_000);
-        return Err(format!("longer than a day, which others wait after a crash: write {hours}h if you mean it"));
+        return Err(format!(
+            "longer than a day, which others wait after a crash\n  tip: write {hours}h if you mean it"
+        ));
     }
     Ok(ttl)
 }
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn times_need_a_unit() {
         assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
-        assert_eq!(duration("30"), Err("the time has no unit: 30s? 30m?".to_owned()));
+        assert_eq!(duration("30"), Err("the time has no unit\n  tip: 30s? 30m?".to_owned()));
     }
 
     #[test]
