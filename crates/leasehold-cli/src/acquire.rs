@@ -8,7 +8,7 @@ use leasehold::{Contention, Error, ErrorCode, Guard, Holder, Key, LockRequest, L
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::event;
+use crate::event::{self, Level};
 use crate::exit::Failure;
 use crate::options::LockOptions;
 use crate::reporter::Reporter;
@@ -16,8 +16,20 @@ use crate::signals::{Signal, Signals};
 use crate::store::Store;
 use crate::text;
 
-/// The time between two messages that we still wait.
-const REPORT: Duration = Duration::from_secs(10);
+/// After how much waiting we say that we still wait. In the end it is said again and again, with
+/// the last of these between two messages.
+const REPORTS: [Duration; 4] =
+    [Duration::from_secs(10), Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(300)];
+
+/// The time after which the next message is due for somebody who has waited for `waited`.
+fn next_report(waited: Duration) -> Duration {
+    let last = REPORTS[REPORTS.len() - 1];
+    let number = u32::try_from(waited.as_secs() / last.as_secs()).unwrap_or(u32::MAX);
+    REPORTS.into_iter().find(|time| *time > waited).unwrap_or(last.saturating_mul(number.saturating_add(1)))
+}
+
+/// For how long it counts that somebody was seen with the lock.
+const FRESH: Duration = Duration::from_secs(10);
 
 /// How long to put up with a store that fails from the start. One that answered once is waited for.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,7 +77,7 @@ impl Seen {
     /// not seen anybody for longer, the store fails or is silent.
     fn recently(&self) -> Option<(Contention, Duration)> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        last.map(|(contention, at)| (contention, at.elapsed())).filter(|(_, ago)| *ago <= REPORT)
+        last.map(|(contention, at)| (contention, at.elapsed())).filter(|(_, ago)| *ago <= FRESH)
     }
 }
 
@@ -73,16 +85,16 @@ impl Wanted<'_> {
     /// Connects to the store. One that has no room for more is waited for, as a lock is that
     /// somebody else has.
     pub(crate) async fn connect(&self, store: &Store, reporter: &Reporter) -> Result<Locks, Failure> {
-        let (mut tries, mut next_report) = (0, Instant::now());
+        let (mut tries, mut due) = (0, Instant::now());
         loop {
             let error = match store.try_connect().await {
                 Ok(locks) => return Ok(locks),
                 Err(error) => error,
             };
             let Some(pause) = self.pause_for_room(&error, tries) else { return Err(Failure::from(error)) };
-            if Instant::now() >= next_report {
+            if Instant::now() >= due {
                 reporter.report(&event::no_room(self.key, &error, self.since.elapsed()));
-                next_report = Instant::now() + REPORT;
+                due = self.since + next_report(self.since.elapsed());
             }
             tokio::time::sleep(pause).await;
             tries += 1;
@@ -106,7 +118,7 @@ impl Wanted<'_> {
         let started = self.since;
         let seen = Arc::new(Seen::default());
         let mut announced = false;
-        let mut next_report = Instant::now() + REPORT;
+        let mut due = started + next_report(started.elapsed());
         let mut acquiring = pin!(self.acquire(locks, &seen, started));
         loop {
             tokio::select! {
@@ -123,10 +135,10 @@ impl Wanted<'_> {
                     return Asked::Stopped(signal);
                 }
                 () = seen.changed.notified(), if !announced => {}
-                () = tokio::time::sleep_until(next_report) => {}
+                () = tokio::time::sleep_until(due) => {}
             }
             announced = true;
-            next_report = Instant::now() + REPORT;
+            due = started + next_report(started.elapsed());
             reporter.report(&event::waiting(self.key, seen.recently().as_ref(), started.elapsed()));
         }
     }
@@ -195,7 +207,30 @@ impl Wanted<'_> {
             text::duration(contention.held_for()),
             text::duration(contention.free_in()),
         );
-        Failure::new(self.options.conflict_exit_code, message)
+        // That somebody has the lock is an answer. Whoever takes it for success, or wants to hear
+        // of errors alone, has it in the exit code.
+        let code = self.options.conflict_exit_code;
+        Failure::new(code, message)
             .hint("wait for it with a longer --wait, or look at it with leasehold show")
+            .level(if code == 0 { Level::Detail } else { Level::Notice })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_says_so_less_and_less_often() {
+        let mut waited = Duration::ZERO;
+        let reports = std::iter::repeat_with(|| {
+            waited = next_report(waited);
+            waited.as_secs()
+        });
+        let reports: Vec<_> = reports.take(7).collect();
+        assert_eq!(reports, [10, 30, 60, 300, 600, 900, 1200]);
+        // A timer may be late.
+        assert_eq!(next_report(Duration::from_millis(10_900)), Duration::from_secs(30));
+        assert_eq!(next_report(Duration::from_secs(610)), Duration::from_secs(900));
     }
 }

@@ -1,11 +1,10 @@
 //! From arguments to an exit code.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use tokio::runtime::Runtime;
@@ -18,6 +17,7 @@ use crate::escape::escape;
 use crate::exit::{self, Failure};
 use crate::options::Common;
 use crate::reporter::Reporter;
+use crate::task::shell_line;
 use crate::{child, event, store, text};
 
 /// The command with these arguments, of which the first is its name: does what they ask for, and
@@ -30,14 +30,14 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         return ExitCode::from(code);
     }
     let json = wants_json(&arguments);
-    match Cli::try_parse_from(arguments) {
+    match Cli::read(&arguments) {
         Ok(cli) => ExitCode::from(dispatch(cli.command)),
         Err(error) if error.exit_code() == 0 => {
             let _ = error.print();
             ExitCode::SUCCESS
         }
         Err(error) => {
-            Reporter::new(json, false, false).report(&event::error(&usage(error), false));
+            Reporter::new(json, false, false).report(&event::error(&usage(error, &arguments), false));
             ExitCode::from(exit::USAGE)
         }
     }
@@ -57,7 +57,7 @@ fn dispatch(command: Command) -> u8 {
         }
         Command::Extend(options) => reporting(&options.common, async |_| extend::run(&options).await),
         Command::Release(options) => reporting(&options.common, async |_| release::run(&options).await),
-        Command::Ls(options) => reporting(&options.common, async |_| ls::run(&options).await),
+        Command::Ls(options) => reporting(&options.common, async |reporter| ls::run(&options, reporter).await),
         Command::Show(options) => reporting(&options.common, async |_| show::run(&options).await),
         Command::Watch(options) => reporting(&options.common, async |reporter| watch::run(&options, reporter).await),
         Command::ForceRelease(options) => {
@@ -107,7 +107,8 @@ fn plain(result: Result<(), Failure>) -> u8 {
 }
 
 /// clap's error on one line, with its tip as the hint.
-fn usage(mut error: clap::Error) -> Failure {
+fn usage(mut error: clap::Error, arguments: &[OsString]) -> Failure {
+    let of_command = option_of_command(&error, arguments);
     escape_arguments(&mut error);
     let rendered = error.render().to_string();
     let about = |line: &&str| !line.trim().is_empty() && !line.starts_with("Usage:") && !line.starts_with("For more");
@@ -119,11 +120,31 @@ fn usage(mut error: clap::Error) -> Failure {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "which command?",
         _ => message,
     };
-    let hint = match tips.first() {
-        Some(tip) => text::one_line(tip.trim_start().trim_start_matches("tip:")),
-        None => format!("see {} --help", command_of(&error)),
+    let hint = match (of_command, tips.first()) {
+        (Some(hint), _) => hint,
+        (None, Some(tip)) => text::one_line(tip.trim_start().trim_start_matches("tip:")),
+        (None, None) => format!("see {} --help", command_of(&error)),
     };
     Failure::new(exit::USAGE, message).hint(hint)
+}
+
+/// What to type if an option that `run` does not know is the key, or one of the command. None if
+/// there is one that looks like it, which was probably meant.
+fn option_of_command(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
+    if error.kind() != ErrorKind::UnknownArgument || error.get(ContextKind::SuggestedArg).is_some() {
+        return None;
+    }
+    let at = arguments.iter().position(|argument| argument == unknown.as_str())?;
+    let before = arguments.get(1..at).filter(|before| before.first().is_some_and(|first| first == "run"))?;
+    let (before, after) = (before.iter().map(OsString::as_os_str), arguments[at..].iter().map(OsString::as_os_str));
+    let (start, dashes) = (["leasehold".as_ref()].into_iter().chain(before), OsStr::new("--"));
+    if at > 2 {
+        return Some(format!("if it belongs to the command: {}", shell_line(start.chain([dashes]).chain(after))));
+    }
+    let command = after.clone().skip(1).skip_while(|word| *word == dashes);
+    let line = shell_line(start.chain([dashes]).chain(after.take(1)).chain([dashes]).chain(command));
+    Some(format!("if it is the key: {line}"))
 }
 
 /// Arguments are repeated in the error: none of them may pass for a line of it.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use leasehold::stores::Migrated;
 use leasehold::{Contention, Error, Fence, Holder, Key, Timestamp};
 use serde_json::{Value, json};
 
@@ -167,6 +168,21 @@ pub(crate) fn released() -> Event {
     Event::new(Level::Detail, "released", "released the lock", json!({}))
 }
 
+/// Nobody holds any lock that was asked for.
+pub(crate) fn no_locks() -> Event {
+    Event::new(Level::Notice, "no_locks", "no locks", json!({}))
+}
+
+/// What `migrate` came to.
+pub(crate) fn migrated(outcome: Migrated) -> Event {
+    let (what, text) = match outcome {
+        Migrated::Changed => ("changed", "the store has now all it needs"),
+        Migrated::UpToDate => ("up_to_date", "nothing to do: the store had all it needs"),
+        _ => ("not_needed", "nothing to do: this store makes what it needs by itself"),
+    };
+    Event::new(Level::Notice, "migrated", text, json!({ "outcome": what }))
+}
+
 /// A lock was ended by force.
 pub(crate) fn force_released(key: &Key, holder: Option<&Holder>) -> Event {
     let text = format!("released '{}', which {} held", key.as_str(), text::holder(holder));
@@ -191,5 +207,5 @@ pub(crate) fn error(failure: &Failure, verbose: bool) -> Event {
         "causes": failure.causes,
         "exit_code": failure.code,
     });
-    Event { hint: failure.hint.clone(), ..Event::new(Level::Problem, "error", text, fields) }
+    Event { hint: failure.hint.clone(), ..Event::new(failure.level, "error", text, fields) }
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use leasehold::{Error, ErrorCode};
 
+use crate::event::Level;
 use crate::text;
 
 /// `show` and `force-release`: there is nothing to show or to release.
@@ -61,15 +62,23 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// The errors below, outermost first; shown with `-v`.
     pub(crate) causes: Vec<String>,
+    /// How much somebody wants to know it.
+    pub(crate) level: Level,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, causes: Vec::new() }
+        Self { code, message: message.into(), hint: None, causes: Vec::new(), level: Level::Problem }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// For those who do not want to know it as much as an error.
+    pub(crate) fn level(mut self, level: Level) -> Self {
+        self.level = level;
         self
     }
 
@@ -99,13 +108,17 @@ impl From<&Error> for Failure {
         // Without anybody to name, nobody has the lock: it was the store that did not answer in
         // time.
         let unanswered = error.code() == ErrorCode::AcquisitionTimeout && error.contention().is_none();
-        let code = if unanswered { UNAVAILABLE } else { of_error(error.code()) };
+        let code = match error.is_about_key() {
+            true => USAGE,
+            false if unanswered => UNAVAILABLE,
+            false => of_error(error.code()),
+        };
         let message = if unanswered {
             "the store did not answer in the time given to wait".to_owned()
         } else {
             text::one_line(&error.to_string())
         };
-        Self { code, message, hint: error.hint().map(text::one_line), causes }
+        Self { code, message, hint: error.hint().map(text::one_line), causes, level: Level::Problem }
     }
 }
 

@@ -45,6 +45,7 @@ mod exit;
 #[doc(hidden)]
 pub mod fuzzing;
 mod locks_view;
+mod notes;
 mod options;
 mod output;
 mod question;
@@ -52,6 +53,7 @@ mod reporter;
 mod signals;
 mod store;
 mod table;
+mod task;
 mod text;
 
 pub use app::main;

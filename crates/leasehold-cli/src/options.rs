@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Holder, Metadata, Steal, Ttl};
+use leasehold::{Error, Holder, Metadata, Steal, Ttl};
 use serde_json::Value;
 
 use crate::exit::Failure;
@@ -71,23 +71,36 @@ impl LockOptions {
         self.steal_after.map_or(steal, |time| steal.with_held_longer_than(time))
     }
 
+    /// The notes of the user, and before them as many of `ours` as there is room for. Of two with
+    /// one name that of the user counts.
+    ///
     /// # Errors
     ///
-    /// The notes are too long.
-    pub(crate) fn metadata(&self) -> Result<Metadata, Failure> {
+    /// The notes of the user are too long.
+    pub(crate) fn metadata(&self, ours: &[(&str, Value)]) -> Result<Metadata, Failure> {
         let notes = self.meta.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str())));
-        Metadata::new(Value::Object(notes.collect())).map_err(|error| Failure::usage(&error))
+        let notes: Vec<_> = notes.collect();
+        let with = |count: usize| {
+            let ours = ours[..count].iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+            Metadata::new(Value::Object(ours.chain(notes.clone()).collect()))
+        };
+        let fits = (1..=ours.len()).rev().find_map(|count| with(count).ok());
+        fits.map_or_else(|| with(0), Ok).map_err(|error| Failure::usage(&error))
     }
 }
 
 /// A duration as people write it.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| format!("{error}, for example 500ms, 30s or 1h 30m"))?;
-    if time > LONGEST { Err("longer than a hundred years".to_owned()) } else { Ok(time) }
+    leasehold::parse_duration(text).map_err(|error| with_hint(&error))
 }
 
-/// Added to any moment it is still a moment.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// The error with its hint where clap has its tips.
+fn with_hint(error: &Error) -> String {
+    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}\n  tip: {hint}"))
+}
+
+/// A ttl beyond this has to be written in hours: others wait that long after a crash.
+const LONG_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A duration that is not zero.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
@@ -96,7 +109,15 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
 
 /// A ttl as people write it.
 pub(crate) fn ttl(text: &str) -> Result<Ttl, String> {
-    Ttl::new(duration(text)?).map_err(|error| error.to_string())
+    let ttl = Ttl::new(duration(text)?).map_err(|error| with_hint(&error))?;
+    let in_hours = text.strip_suffix('h').is_some_and(|number| number.parse::<u64>().is_ok());
+    if ttl.as_duration() > LONG_TTL && !in_hours {
+        let hours = ttl.as_millis().div_ceil(3_600_000);
+        return Err(format!(
+            "longer than a day, which others wait after a crash\n  tip: write {hours}h if you mean it"
+        ));
+    }
+    Ok(ttl)
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -113,13 +134,22 @@ mod tests {
     #[test]
     fn times_need_a_unit() {
         assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
-        assert!(duration("30").is_err() && duration("").is_err() && duration("-1s").is_err());
+        assert_eq!(duration("30"), Err("the time has no unit\n  tip: 30s? 30m?".to_owned()));
     }
 
     #[test]
     fn a_ttl_is_whole_milliseconds_above_zero() {
         assert_eq!(ttl("250ms").map(Ttl::as_millis), Ok(250));
-        assert!(ttl("0s").is_err() && ttl("10us").is_err() && ttl("11years").is_err());
+        assert!(ttl("0s").is_err() && ttl("10us").is_err() && ttl("87601h").is_err());
+    }
+
+    #[test]
+    fn a_ttl_of_more_than_a_day_is_written_in_hours() {
+        assert_eq!(ttl("1d").map(Ttl::as_millis), Ok(86_400_000));
+        assert_eq!(ttl("48h").map(Ttl::as_millis), Ok(172_800_000));
+        for long in ["2d", "1d 1m", "2880m", "25.5h"] {
+            assert!(ttl(long).is_err_and(|error| error.contains("h if you mean it")), "{long}");
+        }
     }
 
     #[test]

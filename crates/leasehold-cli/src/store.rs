@@ -1,10 +1,10 @@
 //! Which store, and how to name it to others.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leasehold::stores::StoreDescriptor;
+use leasehold::stores::{Migrated, StoreDescriptor};
 use leasehold::{Check, Error, Locks};
 
 use crate::exit::{self, Failure};
@@ -29,11 +29,53 @@ impl Store {
     ///
     /// There is no place for the file.
     pub(crate) fn choose(common: &Common) -> Result<Self, Failure> {
+        let store = Self::find(common)?;
+        if !is_named(common) {
+            make_directory(&default_directory()?)?;
+        }
+        Ok(store)
+    }
+
+    /// The same store for somebody who only looks: nothing is made.
+    ///
+    /// # Errors
+    ///
+    /// There is no place for the file.
+    pub(crate) fn find(common: &Common) -> Result<Self, Failure> {
         let url = match &common.store {
             Some(url) if !url.is_empty() => url.clone(),
-            _ => format!("sqlite:{}", default_file()?.display()),
+            _ => format!("sqlite:{}", default_directory()?.join("locks.db").display()),
         };
         Ok(Self { url })
+    }
+
+    /// Where to examine it: a directory that would only be made for the first lock has its place in
+    /// one that is there.
+    ///
+    /// # Errors
+    ///
+    /// There is no place for the file.
+    pub(crate) fn to_examine(common: &Common) -> Result<Self, Failure> {
+        let store = Self::find(common)?;
+        if is_named(common) {
+            return Ok(store);
+        }
+        let directory = default_directory()?;
+        match directory.ancestors().find(|ancestor| ancestor.is_dir()) {
+            Some(there) if there != directory => {
+                Ok(Self { url: format!("sqlite:{}", there.join("leasehold-locks.db").display()) })
+            }
+            _ => Ok(store),
+        }
+    }
+
+    /// A handle that only looks, for which nothing is made.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    pub(crate) async fn look(&self) -> Result<Locks, Failure> {
+        Locks::connect_read_only(&self.url).await.map_err(Failure::from)
     }
 
     /// # Errors
@@ -66,7 +108,7 @@ impl Store {
     /// # Errors
     ///
     /// The store's.
-    pub(crate) async fn migrate(&self) -> Result<(), Failure> {
+    pub(crate) async fn migrate(&self) -> Result<Migrated, Failure> {
         Locks::migrate(&self.url).await.map_err(Failure::from)
     }
 
@@ -140,26 +182,29 @@ fn usable() -> impl Iterator<Item = StoreDescriptor> {
     leasehold::stores::all().into_iter().filter(StoreDescriptor::is_built_in)
 }
 
-fn default_file() -> Result<PathBuf, Failure> {
-    let directory = if rustix::process::geteuid().is_root() {
-        PathBuf::from("/var/lib/leasehold")
-    } else {
-        state_directory(std::env::var_os("XDG_STATE_HOME").map(PathBuf::from), std::env::home_dir()).ok_or_else(
-            || {
-                Failure::new(exit::BAD_STORE, "there is no home directory for the locks")
-                    .hint("name a store with --store")
-            },
-        )?
-    };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|error| {
+/// Whether somebody named a store.
+fn is_named(common: &Common) -> bool {
+    common.store.as_ref().is_some_and(|url| !url.is_empty())
+}
+
+fn default_directory() -> Result<PathBuf, Failure> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/leasehold"));
+    }
+    state_directory(std::env::var_os("XDG_STATE_HOME").map(PathBuf::from), std::env::home_dir()).ok_or_else(|| {
+        Failure::new(exit::BAD_STORE, "there is no home directory for the locks").hint("name a store with --store")
+    })
+}
+
+fn make_directory(directory: &Path) -> Result<(), Failure> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
         let message = format!("cannot create {}: {error}", directory.display());
         let code = match error.kind() {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => exit::NOT_ALLOWED,
             _ => exit::BAD_STORE,
         };
         Failure::new(code, message).hint("name another store with --store or LEASEHOLD_STORE")
-    })?;
-    Ok(directory.join("locks.db"))
+    })
 }
 
 /// By the XDG rules a relative path is ignored.

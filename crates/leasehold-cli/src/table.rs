@@ -6,43 +6,64 @@ use crate::text;
 /// The space between two columns.
 const GAP: usize = 2;
 /// Columns are not cut below this.
-const LEAST: usize = 6;
+const LEAST: usize = 12;
 
-/// A column: its title, and whether it may be cut when the terminal is narrow.
+/// A column: its title, and what happens to it when the terminal is narrow.
 pub(crate) struct Column {
     pub(crate) title: &'static str,
+    /// Whether its cells may be cut.
     pub(crate) may_shrink: bool,
+    /// The one with the highest number is left out first, the one with zero never.
+    pub(crate) leave_out: u8,
 }
 
-/// The rows below their titles, aligned; cut to `columns` of the terminal if that is known. Cells
-/// may contain anything.
+/// The rows below their titles, aligned. Columns with nothing in them are left out, and others too
+/// if they do not fit into `columns` of the terminal. Cells may contain anything.
 pub(crate) fn render<const N: usize>(head: &[Column; N], rows: &[[String; N]], columns: Option<usize>) -> String {
     let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| escape(cell))).collect();
-    let mut widths: [usize; N] = std::array::from_fn(|i| {
-        rows.iter().map(|row| text::width(&row[i])).max().unwrap_or(0).max(text::width(head[i].title))
+    let cells = |i: usize| rows.iter().map(move |row| text::width(&row[i])).max().unwrap_or(0);
+    let mut widths: [Option<usize>; N] = std::array::from_fn(|i| {
+        Some(cells(i))
+            .filter(|width| *width > 0 || head[i].leave_out == 0)
+            .map(|width| width.max(text::width(head[i].title)))
     });
     if let Some(columns) = columns {
-        fit(head, &mut widths, columns);
+        leave_out(head, &mut widths, columns);
+        shrink(head, &mut widths, columns);
     }
     let titles = std::array::from_fn(|i| head[i].title.to_owned());
     let lines = std::iter::once(&titles).chain(&rows).map(|row| line(row, &widths));
     lines.map(|line| columns.map_or(line.clone(), |columns| text::cut(&line, columns)) + "\n").collect()
 }
 
-/// Takes columns away from the widest that may shrink, one by one, until all fit.
-fn fit<const N: usize>(head: &[Column; N], widths: &mut [usize; N], columns: usize) {
-    let gaps = GAP * N.saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > columns {
-        let widest = (0..N).filter(|i| head[*i].may_shrink && widths[*i] > LEAST).max_by_key(|i| widths[*i]);
-        let Some(widest) = widest else { return };
-        widths[widest] -= 1;
+/// The columns of the terminal that the table takes.
+fn total(widths: impl Iterator<Item = usize>) -> usize {
+    widths.map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
+}
+
+/// Leaves out columns until the others fit, if those that may be cut are.
+fn leave_out<const N: usize>(head: &[Column; N], widths: &mut [Option<usize>; N], columns: usize) {
+    let least = |i: usize, width: usize| if head[i].may_shrink { width.min(LEAST) } else { width };
+    while total((0..N).filter_map(|i| widths[i].map(|width| least(i, width)))) > columns {
+        let shown = (0..N).filter(|i| widths[*i].is_some() && head[*i].leave_out > 0);
+        let Some(last) = shown.max_by_key(|i| head[*i].leave_out) else { return };
+        widths[last] = None;
     }
 }
 
-fn line<const N: usize>(row: &[String; N], widths: &[usize; N]) -> String {
+/// Takes columns away from the widest that may shrink, one by one, until all fit.
+fn shrink<const N: usize>(head: &[Column; N], widths: &mut [Option<usize>; N], columns: usize) {
+    while total(widths.iter().copied().flatten()) > columns {
+        let may_shrink = |i: &usize| head[*i].may_shrink && widths[*i].is_some_and(|width| width > LEAST);
+        let Some(widest) = (0..N).filter(may_shrink).max_by_key(|i| widths[*i]) else { return };
+        widths[widest] = widths[widest].map(|width| width - 1);
+    }
+}
+
+fn line<const N: usize>(row: &[String; N], widths: &[Option<usize>; N]) -> String {
     let mut line = String::new();
-    for (cell, width) in row.iter().zip(widths) {
-        let cell = text::cut(cell, *width);
+    for (cell, width) in row.iter().zip(widths).filter_map(|(cell, width)| Some((cell, (*width)?))) {
+        let cell = text::cut(cell, width);
         line.push_str(&cell);
         line.push_str(&" ".repeat(width.saturating_sub(text::width(&cell)) + GAP));
     }
@@ -57,9 +78,9 @@ mod tests {
     use unicode_width::UnicodeWidthStr;
 
     const HEAD: [Column; 3] = [
-        Column { title: "KEY", may_shrink: true },
-        Column { title: "FENCE", may_shrink: false },
-        Column { title: "NOTES", may_shrink: true },
+        Column { title: "KEY", may_shrink: false, leave_out: 0 },
+        Column { title: "FENCE", may_shrink: false, leave_out: 1 },
+        Column { title: "NOTES", may_shrink: true, leave_out: 2 },
     ];
 
     fn rows() -> Vec<[String; 3]> {
@@ -80,10 +101,20 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_what_may_be_cut_and_nothing_else() {
-        let table = render(&HEAD, &rows(), Some(50));
-        assert!(table.lines().all(|line| text::width(line) <= 50), "{table}");
+    fn a_narrow_terminal_cuts_what_may_be_cut_and_then_leaves_it_out() {
+        let table = render(&HEAD, &rows(), Some(54));
+        assert!(table.lines().all(|line| text::width(line) <= 54), "{table}");
         assert!(table.contains("000000000000002") && table.contains('…'), "{table}");
+        let table = render(&HEAD, &rows(), Some(50));
+        assert!(table.contains("000000000000002") && !table.contains("NOTES") && !table.contains('…'), "{table}");
+        let table = render(&HEAD, &rows(), Some(30));
+        assert!(table.contains("日本語 and more of it\n") && !table.contains("FENCE"), "{table}");
+    }
+
+    #[test]
+    fn a_column_with_nothing_in_it_is_left_out() {
+        let table = render(&HEAD, &rows()[1..], None);
+        assert!(table.contains("FENCE") && !table.contains("NOTES"), "{table}");
     }
 
     #[test]

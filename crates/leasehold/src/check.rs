@@ -15,6 +15,9 @@ pub struct Check {
     pub verdict: Verdict,
     /// What was found, for a person.
     pub detail: String,
+    /// What to do about it, if there is more to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// The code of the error, if an operation failed that should work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorCode>,
@@ -38,15 +41,12 @@ pub(crate) const CLOCKS_APART: Duration = Duration::from_secs(1);
 impl Check {
     /// A check with its outcome.
     pub fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
-        Self { name, verdict, detail: detail.into(), error: None }
+        Self { name, verdict, detail: detail.into(), hint: None, error: None }
     }
 
     /// A check that fails because of `error`.
     pub fn failed(name: &'static str, error: &Error) -> Self {
-        let detail = match error.hint() {
-            Some(hint) => format!("{error}: {hint}"),
-            None => error.to_string(),
-        };
-        Self { error: Some(error.code()), ..Self::new(name, Verdict::Fail, detail) }
+        let hint = error.hint().map(str::to_owned);
+        Self { hint, error: Some(error.code()), ..Self::new(name, Verdict::Fail, error.to_string()) }
     }
 }

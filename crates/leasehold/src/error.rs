@@ -98,6 +98,7 @@ struct Details {
     outcome_unknown: bool,
     contention: Option<Contention>,
     loss: Option<Loss>,
+    about_key: bool,
     /// Shared, so that an error can be told to all who wait for the same thing.
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -114,6 +115,7 @@ impl Error {
             outcome_unknown: false,
             contention: None,
             loss: None,
+            about_key: false,
             source: None,
         }))
     }
@@ -180,6 +182,13 @@ impl Error {
         self
     }
 
+    /// Notes that the key is to blame, which this store cannot take.
+    #[must_use]
+    pub fn about_key(mut self) -> Self {
+        self.0.about_key = true;
+        self
+    }
+
     /// Notes in which operation it happened.
     #[must_use]
     pub fn during(mut self, operation: Operation) -> Self {
@@ -200,6 +209,11 @@ impl Error {
     /// The store operation that failed, if it was one.
     pub fn operation(&self) -> Option<Operation> {
         self.0.operation
+    }
+
+    /// Whether the key is to blame, and not the store or its configuration.
+    pub fn is_about_key(&self) -> bool {
+        self.0.about_key
     }
 
     /// Whether the same call may succeed when it is simply made again: the trouble is the store's,

@@ -70,6 +70,7 @@ pub mod backend;
 mod boot_clock;
 mod check;
 mod clock;
+mod duration;
 mod error;
 mod fence;
 #[cfg(feature = "_fuzzing")]
@@ -114,6 +115,7 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use backend::{Contention, Grant, ListRequest, Steal};
 pub use check::{Check, Verdict};
+pub use duration::parse_duration;
 pub use error::{Error, ErrorCode, Operation};
 pub use fence::Fence;
 pub use hash_id::HashId;

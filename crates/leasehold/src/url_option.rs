@@ -7,7 +7,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use crate::stores::example_of;
-use crate::{Error, url_writer};
+use crate::{Error, parse_duration, url_writer};
 
 /// The shortest and the longest time that an option may say.
 #[allow(dead_code)]
@@ -62,7 +62,16 @@ impl UrlReader {
 
 #[allow(dead_code)]
 impl UrlReader {
-    /// A number of seconds, with or without a fraction.
+    /// The time that an option says.
+    pub(crate) fn time(self, option: &str, text: &str) -> Result<Duration, Error> {
+        let time = parse_duration(text).map_err(|error| {
+            let hint = error.hint().unwrap_or_default().to_owned();
+            Error::invalid(format!("the option {option} of the store's URL: {error}")).with_hint(hint)
+        })?;
+        self.check_time(time)
+    }
+
+    /// A number of seconds, with or without a fraction: an option of somebody else.
     pub(crate) fn seconds(self, text: &str) -> Result<Duration, Error> {
         let seconds = text.trim_end_matches('s').parse().ok();
         let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -91,7 +100,7 @@ impl UrlReader {
         if TIMES.contains(&time) {
             return Ok(time);
         }
-        Err(self.unusable("or its options have a time that is not between 0.001 and 86400 seconds"))
+        Err(self.unusable("or its options have a time that is not between 1ms and 1d"))
     }
 }
 
@@ -134,7 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn times_are_seconds_from_a_millisecond_to_a_day() {
+    fn times_have_a_unit_and_are_between_a_millisecond_and_a_day() {
+        assert_eq!(READER.time("timeout", "1.5s").unwrap(), Duration::from_millis(1500));
+        let error = READER.time("timeout", "5").unwrap_err();
+        assert_eq!(error.to_string(), "the option timeout of the store's URL: the time has no unit");
+        assert_eq!(error.hint(), Some("5s? 5m?"));
+        for wrong in ["5M", "0s", "25h", "soon", ""] {
+            assert!(READER.time("timeout", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_of_others_are_seconds_from_a_millisecond_to_a_day() {
         for (text, millis) in [("1.5", 1500), ("2s", 2000), ("0.001", 1), ("86400", 86_400_000)] {
             assert_eq!(READER.seconds(text).unwrap(), Duration::from_millis(millis), "{text}");
         }

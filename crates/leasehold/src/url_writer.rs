@@ -28,7 +28,12 @@ pub(crate) fn host(name: &str, port: Option<u16>) -> String {
     if name.contains(':') { format!("[{name}]{port}") } else { format!("{name}{port}") }
 }
 
-/// A number of seconds as options have it, with its fraction.
+/// A time as options of ours have it.
+pub(crate) fn time(time: Duration) -> String {
+    format!("{}s", seconds(time))
+}
+
+/// A number of seconds as options of others have it, with its fraction.
 pub(crate) fn seconds(time: Duration) -> String {
     let text = format!("{}.{:09}", time.as_secs(), time.subsec_nanos());
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -37,7 +37,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         key: &options.key,
         options: &options.lock,
         holder: options.lock.holder.clone().unwrap_or_default(),
-        metadata: options.lock.metadata()?,
+        metadata: options.lock.metadata(&[])?,
         max_hold: None,
         since: Instant::now(),
     };

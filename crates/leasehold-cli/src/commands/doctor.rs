@@ -11,8 +11,8 @@ use crate::store::Store;
 /// Check the store
 ///
 /// Takes, extends and releases a lock of its own, and looks for whatever could break locks or
-/// fences: whether the store can be reached, its version, permissions, clock and persistence. Ends
-/// with a verdict. The exit code is 0 if locks work, also with warnings; 69, 77 or 78 if not.
+/// fences: whether the store can be reached, its version, permissions, clock and persistence. Leaves
+/// nothing behind: a store that is not there yet is not made. Ends with a verdict. The exit code is 0 if locks work, also with warnings; 69, 77 or 78 if not.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
@@ -21,10 +21,12 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let store = Store::choose(&options.common)?;
     let report = Report { json: options.common.json };
-    report.line(&Check::new("store", Verdict::Ok, store.public_url()))?;
-    let checks = store.examine().await.unwrap_or_else(|error| vec![Check::failed("reachable", &error)]);
+    report.line(&Check::new("store", Verdict::Ok, Store::find(&options.common)?.public_url()))?;
+    let checks = Store::to_examine(&options.common)?
+        .examine()
+        .await
+        .unwrap_or_else(|error| vec![Check::failed("reachable", &error)]);
     for check in &checks {
         report.line(check)?;
     }
@@ -56,10 +58,16 @@ impl Report {
     fn line(&self, check: &Check) -> Result<(), Failure> {
         if self.json {
             let (name, verdict, detail) = (check.name, check.verdict, &check.detail);
-            return output::json([json!({ "check": name, "verdict": verdict, "detail": detail })]);
+            let mut line = json!({ "check": name, "verdict": verdict, "detail": detail });
+            if let Some(hint) = &check.hint {
+                line["hint"] = hint.as_str().into();
+            }
+            return output::json([line]);
         }
         let verdict = word(check.verdict);
-        output::text(&format!("{verdict:<5} {:<12} {}\n", check.name, escape(&check.detail)))
+        let hint = check.hint.as_ref().map(|hint| format!("      hint: {}\n", escape(hint)));
+        let line = format!("{verdict:<5} {:<12} {}\n", check.name, escape(&check.detail));
+        output::text(&(line + &hint.unwrap_or_default()))
     }
 
     fn verdict(&self, worst: Verdict) -> Result<(), Failure> {

@@ -34,7 +34,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
     let locks = store::open(&options.common).await?;
     if !options.yes {
         let Some(info) = locks.get_by_key(&options.key).await? else { return Err(not_held(&options.key)) };
-        if !confirmed(&options.key, &info, reporter) {
+        if !confirmed(&options.key, &info, locks.now().await?, reporter) {
             return Err(Failure::new(exit::NOTHING, "nothing was changed"));
         }
     }
@@ -47,8 +47,8 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
     Ok(0)
 }
 
-fn confirmed(key: &Key, info: &LockInfo, reporter: &Reporter) -> bool {
-    let held_for = text::duration(Timestamp::now().since(info.acquired_at));
+fn confirmed(key: &Key, info: &LockInfo, now: Timestamp, reporter: &Reporter) -> bool {
+    let held_for = text::duration(now.since(info.acquired_at));
     let holder = text::holder(info.holder.as_ref());
     question::confirmed(reporter, &format!("Release '{}', held by {holder} for {held_for}?", key.as_str()))
 }

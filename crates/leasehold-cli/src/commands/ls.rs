@@ -3,9 +3,14 @@ use clap::Args;
 use crate::exit::{self, Failure};
 use crate::locks_view::{self, json_object, table};
 use crate::options::Common;
-use crate::{output, store};
+use crate::reporter::Reporter;
+use crate::store::Store;
+use crate::{event, output};
 
 /// List the locks that are held
+///
+/// Needs no right to write, and makes nothing. On a terminal the columns that do not fit are left
+/// out; --json has them all.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
@@ -16,13 +21,16 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let locks = store::open(&options.common).await?;
-    let held = locks_view::list(&locks, &options.prefix).await?;
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let locks = Store::find(&options.common)?.look().await?;
+    let look = locks_view::list(&locks, &options.prefix).await?;
     if options.common.json {
-        output::json(held.iter().map(json_object))?;
+        output::json(look.held.iter().map(|locked| json_object(locked, look.now)))?;
+    } else if look.held.is_empty() {
+        // Whoever reads the table gets none.
+        reporter.report(&event::no_locks());
     } else {
-        output::text(&table(&held, locks_view::terminal_width()))?;
+        output::text(&table(&look, locks_view::terminal_width()))?;
     }
     Ok(0)
 }

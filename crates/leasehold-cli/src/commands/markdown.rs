@@ -27,7 +27,7 @@ fn reference() -> String {
     let mut all = Cli::command().term_width(100);
     all.build();
     section(&mut page, &mut all, "leasehold");
-    for command in all.get_subcommands_mut().filter(|command| !command.is_hide_set()) {
+    for command in all.get_subcommands_mut().filter(|command| !command.is_hide_set() && command.get_name() != "help") {
         let name = format!("leasehold {}", command.get_name());
         section(&mut page, command, &name);
     }

@@ -4,12 +4,12 @@ use crate::exit::{self, Failure};
 use crate::options::Common;
 use crate::reporter::Reporter;
 use crate::store::Store;
-use crate::{output, question};
+use crate::{event, output, question};
 
 /// Make what the store needs, such as tables and functions in a database
 ///
 /// Safe to run at any time, by many at once, and again after an upgrade. A store that needs nothing
-/// is only reached. Asks first, unless --yes is given, if it would change tables that another
+/// is only reached. Says whether there was anything to do. Asks first, unless --yes is given, if it would change tables that another
 /// program made, or if that program would not find them.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
@@ -40,6 +40,6 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
             }
         }
     }
-    store.migrate().await?;
+    reporter.report(&event::migrated(store.migrate().await?));
     Ok(0)
 }

@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod completions;
 pub(crate) mod doctor;
+mod examples;
 pub(crate) mod extend;
 pub(crate) mod force_release;
 pub(crate) mod ls;

@@ -1,20 +1,21 @@
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Error, ErrorCode, Guard, Holder, Key, Lease, Locks};
+use leasehold::{Error, ErrorCode, Guard, Holder, Lease, Locks};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::acquire::{Asked, Wanted};
 use crate::child::{Cause, Job, Status, Supervisor};
-use crate::event;
 use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions, duration, some_time};
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
 use crate::store::{self, Store};
+use crate::task::Task;
+use crate::{event, notes};
 
 /// How long to try to give back what is left of a lost lock, to a store that probably does not
 /// answer.
@@ -30,17 +31,15 @@ const AFTER_LOSS: Duration = Duration::from_secs(1);
 /// The signals INT, TERM, HUP and QUIT are passed on to CMD; another one, a second or more later,
 /// kills it.
 ///
+/// Others who look at the lock see the process id, the user and CMD, unless --no-command is given.
+///
 /// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER and
 /// LEASEHOLD_STORE (without credentials) in its environment.
 #[derive(Args, Debug)]
-#[command(after_help = exit::help(), override_usage = "leasehold run [OPTIONS] KEY -- CMD [ARGS]...")]
+#[command(after_help = exit::help(), override_usage = "leasehold run [OPTIONS] KEY [--] CMD [ARGS]...")]
 pub(crate) struct Options {
-    /// What to lock
-    #[arg(value_name = "KEY", value_parser = Key::new)]
-    key: Key,
-    /// The command to run
-    #[arg(value_name = "CMD", last = true, required = true)]
-    words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) task: Task,
     #[command(flatten)]
     lock: LockOptions,
     /// If the lock cannot be had in the time given by --wait, run CMD without it
@@ -55,8 +54,18 @@ pub(crate) struct Options {
     /// The longest to hold the lock: CMD is stopped in time
     #[arg(long, value_name = "DUR", value_parser = some_time)]
     max_hold: Option<Duration>,
+    /// Do not show CMD to others who look at the lock: there are secrets in it
+    #[arg(long)]
+    no_command: bool,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+impl Options {
+    /// What others who look at the lock find beside the notes of the user.
+    fn notes(&self) -> Vec<(&'static str, Value)> {
+        notes::of_process((!self.no_command).then_some(&self.task.words))
+    }
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
@@ -68,10 +77,10 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         return Err(Failure::new(exit::USAGE, "--at-least must be shorter than --max-hold"));
     }
     let wanted = Wanted {
-        key: &options.key,
+        key: &options.task.key,
         options: &options.lock,
         holder: holder(options),
-        metadata: options.lock.metadata()?,
+        metadata: options.lock.metadata(&options.notes())?,
         max_hold: options.max_hold,
         since: Instant::now(),
     };
@@ -127,7 +136,7 @@ fn holder(options: &Options) -> Holder {
     let ours = Holder::default();
     let named = || {
         let (host, _) = ours.as_str().rsplit_once('/')?;
-        let command = Path::new(options.words.first()?).file_name()?.to_str()?;
+        let command = Path::new(options.task.words.first()?).file_name()?.to_str()?;
         Holder::new(&format!("{host}/{command}")).ok()
     };
     named().unwrap_or(ours.clone())
@@ -171,7 +180,7 @@ impl Run<'_> {
     }
 
     async fn without_lock(&self, why: &str, signals: Signals) -> Result<u8, Failure> {
-        self.reporter.report(&event::unlocked(&self.options.key, why));
+        self.reporter.report(&event::unlocked(&self.options.task.key, why));
         let (status, cause, _) = self.start(None, signals).await?;
         Ok(match cause {
             Some(Cause::Signal(signal)) => exit::of_signal(signal.number()),
@@ -186,7 +195,7 @@ impl Run<'_> {
         signals: Signals,
     ) -> Result<(Option<Status>, Option<Cause>, Signals), Failure> {
         let mut signals = signals.with_suspend().map_err(|error| cannot_listen(&error))?;
-        let job = Job::start(&self.options.words, &self.variables(lease), self.reporter.json())?;
+        let job = Job::start(&self.options.task.words, &self.variables(lease), self.reporter.json())?;
         self.reporter.report(&event::started(job.pid()));
         let times = (self.options.grace, self.options.lock.ttl.as_duration(), self.options.max_hold);
         let watched = Supervisor::new(job, lease, times, self.reporter).watch(&mut signals).await;
@@ -198,7 +207,7 @@ impl Run<'_> {
     /// for this one.
     fn variables(&self, lease: Option<&Lease>) -> [(&'static str, Option<String>); 5] {
         [
-            ("LEASEHOLD_KEY", Some(self.options.key.as_str().to_owned())),
+            ("LEASEHOLD_KEY", Some(self.options.task.key.as_str().to_owned())),
             ("LEASEHOLD_LOCK_ID", lease.map(|lease| lease.lock_id().expose().to_owned())),
             ("LEASEHOLD_FENCE", lease.map(|lease| lease.fence().to_string())),
             ("LEASEHOLD_HOLDER", Some(self.holder.as_str().to_owned())),

@@ -4,9 +4,12 @@ use leasehold::{Key, Locked};
 use crate::exit::{self, Failure};
 use crate::locks_view::{details, json_object};
 use crate::options::Common;
-use crate::{output, store};
+use crate::output;
+use crate::store::Store;
 
 /// Show who holds a lock
+///
+/// Needs no right to write, and makes nothing.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
@@ -18,15 +21,16 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let locks = store::open(&options.common).await?;
+    let locks = Store::find(&options.common)?.look().await?;
     let Some(info) = locks.get_by_key(&options.key).await? else {
         return Err(not_held(&options.key));
     };
     let locked = Locked::new(options.key.clone(), info);
+    let now = locks.now().await?;
     if options.common.json {
-        output::json([json_object(&locked)])?;
+        output::json([json_object(&locked, now)])?;
     } else {
-        output::text(&details(&locked))?;
+        output::text(&details(&locked, now))?;
     }
     Ok(0)
 }

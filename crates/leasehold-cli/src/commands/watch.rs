@@ -1,25 +1,33 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Holder, Locked, Locks};
+use leasehold::backend::{Event, Subscription};
+use leasehold::{Fence, Holder, Key, Locked, Locks, Timestamp};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::escape::escape;
 use crate::exit::{self, Failure};
-use crate::locks_view::{self, json_object, table, terminal_width};
+use crate::locks_view::{self, Look, json_object, table, terminal_width};
 use crate::options::Common;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
-use crate::{event, output, store};
+use crate::store::Store;
+use crate::{event, output};
 
-/// The time between two looks.
+/// The time between two looks. In between the store tells what it grants.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How many of the last changes are shown below the table.
+const RECENT: usize = 5;
 
 /// Watch the locks come and go, until Ctrl-C
 ///
-/// On a terminal the table is drawn anew each second. Elsewhere, and with --json, each change is a
-/// line.
+/// On a terminal the table is drawn anew each second, and below it the last changes. Elsewhere, and
+/// with --json, each change is a line. The store tells of every lock that it grants, also of one
+/// that is given back at once; where it may not be listened to, such a lock may not be seen. Makes
+/// nothing.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
@@ -33,71 +41,185 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
     let mut signals = Signals::install()
         .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}")))?;
-    let locks = store::open(&options.common).await?;
+    let locks = Store::find(&options.common)?.look().await?;
     tokio::select! {
         signal = signals.next() => Ok(exit::of_signal(signal.number())),
-        result = watch(&locks, options, reporter) => result,
+        result = Watch::new(&locks, options).run(reporter) => result,
     }
 }
 
-async fn watch(locks: &Locks, options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let mut known = BTreeMap::new();
-    let mut failing = false;
-    let mut first = true;
-    loop {
-        match locks_view::list(locks, &options.prefix).await {
-            Ok(held) => {
-                failing = false;
-                match terminal_width() {
-                    Some(columns) if !options.common.json => output::screen(&table(&held, Some(columns)))?,
-                    _ => {
-                        let changes = changes(&mut known, held);
-                        if options.common.json {
-                            output::json(changes.iter().map(object))?;
-                        } else {
-                            output::text(&changes.iter().map(line).collect::<String>())?;
-                        }
-                    }
+struct Watch<'a> {
+    locks: &'a Locks,
+    options: &'a Options,
+    /// What is held as far as we know, by key.
+    known: BTreeMap<String, Seen>,
+    recent: VecDeque<String>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(locks: &'a Locks, options: &'a Options) -> Self {
+        Self { locks, options, known: BTreeMap::new(), recent: VecDeque::new() }
+    }
+
+    async fn run(mut self, reporter: &Reporter) -> Result<u8, Failure> {
+        let mut failing = false;
+        let mut first = true;
+        let mut grants = None;
+        loop {
+            if grants.is_none() {
+                // A store that cannot be listened to is looked at.
+                grants = self.locks.grants().await.ok();
+            }
+            match locks_view::list(self.locks, &self.options.prefix).await {
+                Ok(look) => {
+                    failing = false;
+                    self.looked(&look)?;
                 }
+                // A store that answers once is waited for when it fails later.
+                Err(error) if first || !error.is_retryable() => return Err(error.into()),
+                Err(error) if !failing => {
+                    failing = true;
+                    reporter.report(&event::error(&error.into(), reporter.verbose()));
+                }
+                Err(_) => {}
             }
-            // A store that answers once is waited for when it fails later.
-            Err(error) if first || !error.is_retryable() => return Err(error.into()),
-            Err(error) if !failing => {
-                failing = true;
-                reporter.report(&event::error(&error.into(), reporter.verbose()));
-            }
-            Err(_) => {}
+            first = false;
+            self.listen(&mut grants, Instant::now() + LOOK).await?;
         }
-        first = false;
-        tokio::time::sleep(LOOK).await;
+    }
+
+    /// Tells of locks as they are granted.
+    async fn listen(&mut self, grants: &mut Option<Subscription>, until: Instant) -> Result<(), Failure> {
+        loop {
+            let event = tokio::select! {
+                event = next(grants) => event,
+                () = tokio::time::sleep_until(until) => return Ok(()),
+            };
+            match event {
+                Some(Event::Granted { key, fence, holder }) => self.granted(key, fence, holder).await?,
+                // Another look shows what was missed.
+                Some(Event::Missed) => return Ok(()),
+                Some(_) => {}
+                None => *grants = None,
+            }
+        }
+    }
+
+    async fn granted(&mut self, key: Key, fence: Fence, holder: Option<Holder>) -> Result<(), Failure> {
+        if !key.as_str().starts_with(&self.options.prefix) {
+            return Ok(());
+        }
+        let before = self.known.get(key.as_str()).map(Seen::fence);
+        if before == Some(fence) {
+            return Ok(());
+        }
+        let found = self.locks.get_by_key(&key).await.ok().flatten().filter(|info| info.fence == fence);
+        let seen = match found {
+            Some(info) => Seen::Lock(Box::new(Locked::new(key.clone(), info))),
+            None => Seen::Grant { key: key.clone(), fence, holder },
+        };
+        let mut changes = Vec::new();
+        if before.is_some_and(|before| before > fence) {
+            // It was gone before we saw the one that came after it.
+            changes.extend([("held", seen.clone()), ("freed", seen)]);
+        } else {
+            changes.extend(self.known.insert(key.as_str().to_owned(), seen.clone()).map(|before| ("freed", before)));
+            changes.push(("held", seen));
+        }
+        self.tell(&changes, Timestamp::now())
+    }
+
+    fn looked(&mut self, look: &Look) -> Result<(), Failure> {
+        let changes = changes(&mut self.known, &look.held);
+        self.tell(&changes, look.now)?;
+        if let Some(columns) = terminal_width().filter(|_| !self.options.common.json) {
+            let locks = if look.held.is_empty() { "no locks\n".to_owned() } else { table(look, Some(columns)) };
+            let recent: String = self.recent.iter().map(String::as_str).collect();
+            output::screen(&format!("{locks}\n{recent}"))?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, changes: &[Change], now: Timestamp) -> Result<(), Failure> {
+        if self.options.common.json {
+            return output::json(changes.iter().map(|change| object(change, now)));
+        }
+        let lines = changes.iter().map(line);
+        if terminal_width().is_none() {
+            return output::text(&lines.collect::<String>());
+        }
+        self.recent.extend(lines);
+        self.recent.drain(..self.recent.len().saturating_sub(RECENT));
+        Ok(())
+    }
+}
+
+async fn next(grants: &mut Option<Subscription>) -> Option<Event> {
+    match grants {
+        Some(grants) => grants.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A lock that we saw, or of which we only heard.
+#[derive(Clone)]
+enum Seen {
+    Lock(Box<Locked>),
+    Grant { key: Key, fence: Fence, holder: Option<Holder> },
+}
+
+impl Seen {
+    fn key(&self) -> &Key {
+        match self {
+            Seen::Lock(locked) => &locked.key,
+            Seen::Grant { key, .. } => key,
+        }
+    }
+
+    fn fence(&self) -> Fence {
+        match self {
+            Seen::Lock(locked) => locked.info.fence,
+            Seen::Grant { fence, .. } => *fence,
+        }
+    }
+
+    fn holder(&self) -> Option<&Holder> {
+        match self {
+            Seen::Lock(locked) => locked.info.holder.as_ref(),
+            Seen::Grant { holder, .. } => holder.as_ref(),
+        }
     }
 }
 
 /// A lock that was `freed` or is `held`.
-type Change = (&'static str, Locked);
+type Change = (&'static str, Seen);
 
 /// Each lock that was taken, given back, or taken anew since the last look.
-fn changes(known: &mut BTreeMap<String, Locked>, held: Vec<Locked>) -> Vec<Change> {
-    let now: BTreeMap<_, _> = held.into_iter().map(|locked| (locked.key.as_str().to_owned(), locked)).collect();
-    let differ = |one: &BTreeMap<String, Locked>, other: &BTreeMap<String, Locked>, what| {
-        let changed =
-            |(key, locked): &(&String, &Locked)| other.get(*key).is_none_or(|it| it.info.fence != locked.info.fence);
-        one.iter().filter(changed).map(|(_, locked)| (what, locked.clone())).collect::<Vec<Change>>()
+fn changes(known: &mut BTreeMap<String, Seen>, held: &[Locked]) -> Vec<Change> {
+    let seen = |locked: &Locked| (locked.key.as_str().to_owned(), Seen::Lock(Box::new(locked.clone())));
+    let now: BTreeMap<_, _> = held.iter().map(seen).collect();
+    let differ = |one: &BTreeMap<String, Seen>, other: &BTreeMap<String, Seen>, what| {
+        let changed = |(key, seen): &(&String, &Seen)| other.get(*key).is_none_or(|it| it.fence() != seen.fence());
+        one.iter().filter(changed).map(|(_, seen)| (what, seen.clone())).collect::<Vec<Change>>()
     };
     let changes = [differ(known, &now, "freed"), differ(&now, known, "held")].concat();
     *known = now;
     changes
 }
 
-fn object((what, locked): &Change) -> Value {
+fn object((what, seen): &Change, now: Timestamp) -> Value {
+    let lock = match seen {
+        Seen::Lock(locked) => json_object(locked, now),
+        Seen::Grant { key, fence, holder } => json!({ "key": key, "fence": fence, "holder": holder }),
+    };
     let mut object = json!({ "event": what });
-    if let (Some(object), Some(fields)) = (object.as_object_mut(), json_object(locked).as_object()) {
+    if let (Some(object), Some(fields)) = (object.as_object_mut(), lock.as_object()) {
         object.extend(fields.clone());
     }
     object
 }
 
-fn line((what, locked): &Change) -> String {
-    let holder = locked.info.holder.as_ref().map_or("-", Holder::as_str);
-    format!("{what:<6} {}  {}  {}\n", escape(locked.key.as_str()), escape(holder), locked.info.fence)
+fn line((what, seen): &Change) -> String {
+    let holder = seen.holder().map_or("-", Holder::as_str);
+    format!("{what:<6} {}  {}  {}\n", escape(seen.key().as_str()), escape(holder), seen.fence())
 }

@@ -109,7 +109,7 @@ fn a_lock_of_somebody_else_is_75_or_what_the_user_wants(store: Store) {
         (75, &["run", "-n", "k", "--", "true"][..]),
         (75, &["run", "--wait", "20ms", "k", "--", "true"]),
         (9, &["run", "-n", "-E", "9", "k", "--", "true"]),
-        (0, &["run", "-n", "--conflict-exit-code", "0", "k", "--", "false"]),
+        (0, &["run", "-nv", "--conflict-exit-code", "0", "k", "--", "false"]),
         (75, &["acquire", "-n", "k"]),
         (9, &["acquire", "-n", "-E9", "k"]),
     ] {

@@ -11,6 +11,7 @@ use crate::terminal::Terminal;
 
 pub(crate) const CASES: &[Case] = blocking_cases![
     each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password,
+    a_role_that_may_only_read_sees_the_locks,
     what_migrate_prints_does_the_same_when_somebody_else_runs_it,
     tables_of_another_program_are_not_changed_unasked,
     commands_that_wait_have_one_connection_each_and_the_holder_has_two,
@@ -41,8 +42,23 @@ fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: 
         let done = place.run(command);
         assert!(format!("{}{}", done.stdout, done.stderr).contains("leasehold migrate"), "{done:?}");
     }
-    assert_eq!(place.run(["migrate", "--store", &url]).code, 0);
+    let done = place.run(["migrate", "--store", &url]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, "leasehold: the store has now all it needs\n"));
     assert_eq!(place.run(["run", "--store", &url, "k", "--", "true"]).code, 0);
+}
+
+fn a_role_that_may_only_read_sees_the_locks(store: Store) {
+    let server = migrated(Postgres::builder().password("s3cret"));
+    let place = Place::new(store);
+    server.sql("CREATE ROLE reader LOGIN PASSWORD 's3cret'; GRANT SELECT ON syncguard_locks TO reader");
+    let url = server.url();
+    assert_eq!(place.run(["acquire", "--store", &url, "k", "--holder", "somebody"]).code, 0);
+    let reader = server.url_as("reader", "s3cret");
+    for arguments in [&["ls"][..], &["show", "k"]] {
+        let done = place.run([arguments, &["--store", &reader]].concat());
+        assert!(done.code == 0 && done.stdout.contains("somebody"), "{done:?}");
+    }
+    assert_eq!(place.run(["run", "-n", "other", "--store", &reader, "true"]).code, 77);
 }
 
 fn what_migrate_prints_does_the_same_when_somebody_else_runs_it(store: Store) {

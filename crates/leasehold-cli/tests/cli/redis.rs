@@ -8,6 +8,8 @@ use crate::support::Place;
 pub(crate) const CASES: &[Case] = blocking_cases![
     each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password,
     options_of_the_store_are_passed_on_without_the_password,
+    a_key_that_the_store_keeps_for_itself_is_wrong_usage,
+    a_user_who_may_only_read_sees_the_locks,
     doctor_tells_what_is_wrong_with_a_server_and_what_to_do,
     what_another_program_stored_is_not_repeated,
     a_server_that_refuses_is_not_said_to_be_silent,
@@ -39,6 +41,29 @@ fn options_of_the_store_are_passed_on_without_the_password(store: Store) {
     let url = format!("{}/0?prefix=app", server.url());
     let done = place.run(["run", "--store", &url, "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
     assert_eq!(done.stdout.trim(), format!("redis://{}?prefix=app", server.address()));
+}
+
+fn a_key_that_the_store_keeps_for_itself_is_wrong_usage(store: Store) {
+    let place = Place::new(store);
+    let key = "id:AAAAAAAAAAAAAAAAAAAAAA";
+    for arguments in [&["run", key, "true"][..], &["acquire", key], &["show", key], &["force-release", "--yes", key]] {
+        let done = place.run(arguments);
+        assert!(done.code == 64 && done.stderr.contains("the key has the form of a name"), "{arguments:?}: {done:?}");
+    }
+}
+
+fn a_user_who_may_only_read_sees_the_locks(store: Store) {
+    let server = Redis::start();
+    let place = Place::new(store);
+    let rules = ["+@read", "+evalsha", "+eval", "+time", "~syncguard:*"];
+    let reader = test_support::redis::user(&server, "hunter2secret", &rules);
+    let done = place.run(["acquire", "--store", &server.url(), "k", "--holder", "somebody"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    for arguments in [&["ls"][..], &["show", "k"]] {
+        let done = place.run([arguments, &["--store", &reader]].concat());
+        assert!(done.code == 0 && done.stdout.contains("somebody"), "{done:?}");
+    }
+    assert_eq!(place.run(["run", "-n", "other", "--store", &reader, "true"]).code, 77);
 }
 
 fn doctor_tells_what_is_wrong_with_a_server_and_what_to_do(store: Store) {

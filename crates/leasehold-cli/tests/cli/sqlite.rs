@@ -16,6 +16,9 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     a_command_whose_disk_is_full_is_stopped_before_its_lease_ends,
     a_store_that_cannot_be_written_is_77_and_one_on_a_full_disk_is_69,
     a_run_that_is_over_leaves_one_file_and_no_listener,
+    whoever_looks_or_examines_leaves_nothing_behind,
+    locks_on_a_disk_that_may_only_be_read_are_seen,
+    how_long_a_lock_is_held_is_told_by_the_clock_of_the_store,
     a_command_whose_log_is_deleted_is_stopped_before_its_lease_ends,
     a_store_of_somebody_else_is_77,
     a_process_in_another_time_namespace_is_kept_out_as_well,
@@ -141,6 +144,69 @@ fn a_run_that_is_over_leaves_one_file_and_no_listener(store: Store) {
         assert!(!locks_file(&place, suffix).exists(), "{suffix} is left behind");
     }
     assert_eq!(listeners(&place, "%"), 0, "a listener is left behind");
+}
+
+/// The names of all that is beside the file with the locks.
+fn beside(place: &Place) -> Vec<String> {
+    let files = std::fs::read_dir(locks_file(place, "").parent().unwrap()).unwrap();
+    let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn whoever_looks_or_examines_leaves_nothing_behind(store: Store) {
+    let place = Place::new(store);
+    let before = beside(&place);
+    for (code, arguments) in [(0, &["ls"][..]), (1, &["show", "k"]), (0, &["doctor"])] {
+        let done = place.run(arguments);
+        assert_eq!(done.code, code, "{done:?}");
+        assert_eq!(beside(&place), before, "{arguments:?}");
+    }
+    place.run(["run", "k", "true"]);
+    let (files, content) = (beside(&place), std::fs::read(locks_file(&place, "")).unwrap());
+    assert_eq!((place.run(["ls"]).code, place.run(["show", "k"]).code), (0, 1));
+    assert!(beside(&place) == files && std::fs::read(locks_file(&place, "")).unwrap() == content);
+    assert_eq!(place.run(["doctor"]).code, 0);
+    let rows = |sql| rusqlite::Connection::open(locks_file(&place, "")).unwrap().query_row(sql, [], |row| row.get(0));
+    assert_eq!(rows("SELECT group_concat(key) FROM locks"), Ok("k".to_owned()), "the fences of users are kept");
+    assert!(rows("DELETE FROM locks").is_err(), "and stay so");
+}
+
+fn locks_on_a_disk_that_may_only_be_read_are_seen(store: Store) {
+    let place = Place::new(store);
+    let script = r#"
+mount -t tmpfs none disk
+"$LEASEHOLD" acquire closed --ttl 1h
+mount -o remount,ro disk
+"$LEASEHOLD" ls > closed.txt
+"$LEASEHOLD" show closed > /dev/null
+mount -o remount,rw disk
+"$LEASEHOLD" run open sh -c 'while [ ! -e go ]; do sleep 0.02; done' &
+until "$LEASEHOLD" show open 2> /dev/null; do sleep 0.02; done > /dev/null
+mkdir view
+mount --bind disk view
+mount -o remount,bind,ro view
+LEASEHOLD_STORE=sqlite:view/locks.db "$LEASEHOLD" ls > open.txt
+touch go
+wait
+"#;
+    assert!(place.with_mounts(script).wait().unwrap().success(), "user namespaces with mounts must be allowed here");
+    assert!(place.read("closed.txt").contains("closed"), "{}", place.read("closed.txt"));
+    assert!(place.read("open.txt").contains("open"), "{}", place.read("open.txt"));
+}
+
+fn how_long_a_lock_is_held_is_told_by_the_clock_of_the_store(store: Store) {
+    let place = Place::new(store);
+    place.run(["run", "other", "true"]);
+    let database = rusqlite::Connection::open(locks_file(&place, "")).unwrap();
+    database.execute("UPDATE clock SET offset_us = offset_us + 3600 * 1000000", []).unwrap();
+    drop(database);
+    assert_eq!(place.run(["acquire", "k"]).code, 0);
+    for command in [&["ls", "--json"][..], &["show", "--json", "k"]] {
+        let done = place.run(command);
+        let lock: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+        assert!(lock["expires_in_ms"].as_u64().unwrap() <= 30_000, "{lock}");
+    }
 }
 
 /// How many listeners there are for topics that are `LIKE` this one.

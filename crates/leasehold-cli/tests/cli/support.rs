@@ -162,6 +162,11 @@ impl Started {
         peak.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal to the command alone.
     pub(crate) fn signal(&self, name: &str) {
         signal(self.child.id(), name);

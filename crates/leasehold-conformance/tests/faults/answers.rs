@@ -20,7 +20,7 @@ async fn an_answer_that_never_comes_is_given_up_and_the_next_call_gets_a_new_con
     let proxy = Proxy::start(server.server().address());
     let history = History::new();
     let client =
-        Recorder::new(connect(&format!("{}?timeout=0.5", server.url_at(proxy.address(), None))).await, &history);
+        Recorder::new(connect(&format!("{}?timeout=0.5s", server.url_at(proxy.address(), None))).await, &history);
     let late = |error: leasehold::Error, operation| {
         assert_eq!(error.code(), ErrorCode::NetworkTimeout, "{error:?}");
         assert_eq!(error.operation(), Some(operation));
@@ -60,9 +60,9 @@ async fn one_answer_that_never_comes_holds_up_no_other_handle(store: Store) {
     let proxy = Proxy::start(server.server().address());
     let history = History::new();
     let stuck =
-        Recorder::new(connect(&format!("{}?timeout=0.5", server.url_at(proxy.address(), None))).await, &history);
+        Recorder::new(connect(&format!("{}?timeout=0.5s", server.url_at(proxy.address(), None))).await, &history);
     let other =
-        Recorder::new(connect(&format!("{}?timeout=0.5", server.url_at(proxy.address(), None))).await, &history);
+        Recorder::new(connect(&format!("{}?timeout=0.5s", server.url_at(proxy.address(), None))).await, &history);
     grant(stuck.acquire(&request("known")).await);
     let rule = proxy.stall(server.operation_bytes());
     let wanted = request("k");

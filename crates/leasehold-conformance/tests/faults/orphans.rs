@@ -33,7 +33,7 @@ async fn handle(server: &dyn StoreServer, proxy: &Proxy, options: &str) -> Locks
 async fn a_single_try_that_was_granted_without_an_answer_is_undone(store: Store) {
     let server = store.server();
     let proxy = Proxy::start(server.server().address());
-    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5").await, connect(&server.url()).await);
+    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5s").await, connect(&server.url()).await);
     for stalled in [false, true] {
         let rule =
             if stalled { proxy.stall(server.operation_bytes()) } else { proxy.cut_after(server.operation_bytes()) };
@@ -47,7 +47,7 @@ async fn a_single_try_that_was_granted_without_an_answer_is_undone(store: Store)
 async fn an_acquire_dropped_before_its_answer_is_undone(store: Store) {
     let server = store.server();
     let proxy = Proxy::start(server.server().address());
-    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=2").await, connect(&server.url()).await);
+    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=2s").await, connect(&server.url()).await);
     let rule = proxy.stall(server.operation_bytes());
     let acquiring = tokio::spawn(locks.lock("k").ttl(TTL).acquire());
     eventually("the server grants it", async || onlooker.is_locked(&key("k")).await.unwrap()).await;
@@ -60,7 +60,7 @@ async fn an_acquire_dropped_before_its_answer_is_undone(store: Store) {
 async fn a_patient_acquire_finds_the_grant_whose_answer_was_lost(store: Store) {
     let server = store.server();
     let proxy = Proxy::start(server.server().address());
-    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5").await, connect(&server.url()).await);
+    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5s").await, connect(&server.url()).await);
     let history = History::new();
     let mut last = None;
     for round in ["cut before", "cut after", "stalled"] {
@@ -86,7 +86,7 @@ async fn a_patient_acquire_finds_the_grant_whose_answer_was_lost(store: Store) {
 async fn a_guard_dropped_while_the_server_is_away_is_released_when_it_is_back(store: Store) {
     let server = store.server();
     let proxy = Proxy::start(server.server().address());
-    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5").await, connect(&server.url()).await);
+    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5s").await, connect(&server.url()).await);
     let guard = locks.lock("k").ttl(TTL).acquire().await.unwrap();
     proxy.refuse();
     proxy.cut_all();
@@ -122,7 +122,7 @@ async fn runtimes_dropped_in_the_middle_of_acquires_leave_no_lock(store: Store) 
     let server = store.server();
     let onlooker = connect(&server.url()).await;
     for handle in 0..3 {
-        let locks = Locks::new(connect(&format!("{}?timeout=1", server.url())).await);
+        let locks = Locks::new(connect(&format!("{}?timeout=1s", server.url())).await);
         let cut = tokio::task::spawn_blocking(move || {
             for round in 0..RUNTIMES {
                 cut_short(&locks, handle * RUNTIMES + round);

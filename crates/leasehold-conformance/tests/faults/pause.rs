@@ -67,7 +67,7 @@ async fn nobody_overlaps_after_the_server_stood_still_for_two_leases(store: Stor
 
 async fn requests_that_are_carried_out_long_after_they_were_given_up_break_no_promise(store: Store) {
     let server = store.server();
-    let url = format!("{}?timeout=0.3", server.url());
+    let url = format!("{}?timeout=0.3s", server.url());
     Contest::new()
         .during(server, &url, |contest, server| {
             for _ in 0..3 {

@@ -6,7 +6,7 @@ use super::{
     Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
     Release, Subscription, Topic,
 };
-use crate::{Error, Key, LockId, Ttl};
+use crate::{Error, Key, LockId, Timestamp, Ttl};
 
 /// Shared and boxed stores are stores, so that a store chosen at run time fits wherever one is
 /// asked for.
@@ -52,6 +52,10 @@ macro_rules! forward {
 
             async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
                 (**self).force_release(key).await
+            }
+
+            async fn now(&self) -> Result<Timestamp, Error> {
+                (**self).now().await
             }
 
             fn capabilities(&self) -> Capabilities {

@@ -20,7 +20,7 @@ pub use response::{
 pub use subscription::{Event, Publisher, Subscription};
 
 pub use crate::storage_key::StorageKeys;
-use crate::{Error, Key, LockId, Ttl};
+use crate::{Error, Key, LockId, Timestamp, Ttl};
 
 /// A store of locks: the least that a store must do so that [`Locks`](crate::Locks) can do the
 /// rest.
@@ -95,6 +95,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Ends whatever lock is held on `key`, whoever holds it; wakes those who wait and tells the
     /// holder.
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error>;
+
+    /// The time by which this store decides, so that people can be told how long a lock has been
+    /// held. By default the one of this host. Never writes.
+    async fn now(&self) -> Result<Timestamp, Error> {
+        Ok(Timestamp::now())
+    }
 
     /// What this store can and cannot do.
     fn capabilities(&self) -> Capabilities;

@@ -172,6 +172,9 @@ pub enum Topic<'a> {
     /// Locks, of whatever key, that were taken from their holders:
     /// [`Event::Taken`](super::Event::Taken).
     Taken,
+    /// Locks, of whatever key, as they are granted: [`Event::Granted`](super::Event::Granted). For
+    /// those who watch.
+    Granted,
 }
 
 impl Topic<'_> {
@@ -180,7 +183,7 @@ impl Topic<'_> {
         match self {
             // One unread event says all there is to say: look again.
             Topic::Freed(_) => 1,
-            Topic::Taken => 1024,
+            Topic::Taken | Topic::Granted => 1024,
         }
     }
 }

@@ -7,7 +7,7 @@ use futures_core::Stream;
 
 use super::pace::Pace;
 use crate::inbox::{Inbox, InboxSender, Received, inbox};
-use crate::{Fence, Key, Loss};
+use crate::{Fence, Holder, Key, Loss};
 
 /// Something that happened in the store. A hint, not a fact: look before you act on it, except on
 /// [`Taken`](Event::Taken), which names a lock that is dead for certain.
@@ -25,6 +25,15 @@ pub enum Event {
         fence: Fence,
         /// [`Loss::Stolen`] or [`Loss::ForceReleased`].
         how: Loss,
+    },
+    /// This lock was granted. It may be gone by now.
+    Granted {
+        /// The key of the lock.
+        key: Key,
+        /// The fence of the grant.
+        fence: Fence,
+        /// Who got it, if a name was left.
+        holder: Option<Holder>,
     },
     /// Events may have been missed: a connection was lost and made again, or the reader was too
     /// slow.
@@ -77,7 +86,7 @@ impl Stream for Subscription {
         if self.early.is_none() {
             match ready!(self.events.as_mut().poll_next(cx)) {
                 // It costs the reader nothing, and is not to be missed.
-                Some(taken @ Event::Taken { .. }) => return Poll::Ready(Some(taken)),
+                Some(fact @ (Event::Taken { .. } | Event::Granted { .. })) => return Poll::Ready(Some(fact)),
                 Some(hint) => self.early = Some(hint),
                 None => return Poll::Ready(None),
             }

@@ -9,7 +9,7 @@ use crate::backend::{
     Subscription, Topic,
 };
 use crate::metric_names::{CONTENTION, OPERATION_SECONDS, OPERATIONS, describe_store};
-use crate::{Error, Key, ListRequest, LockId, Operation, Ttl};
+use crate::{Error, Key, ListRequest, LockId, Operation, Timestamp, Ttl};
 
 /// Counts and times every operation of a store through the `metrics` facade.
 ///
@@ -136,6 +136,10 @@ impl Backend for MetricsLayer {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         measured(Operation::ForceRelease, ok, self.store.force_release(key)).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        self.store.now().await
     }
 
     fn capabilities(&self) -> Capabilities {

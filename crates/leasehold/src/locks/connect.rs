@@ -1,6 +1,6 @@
 use super::{Locks, LocksBuilder};
 use crate::Error;
-use crate::stores::store_of;
+use crate::stores::{Migrated, store_of};
 
 impl Locks {
     /// A handle on the store at `url`, with the default settings. The scheme chooses the store:
@@ -55,9 +55,23 @@ impl Locks {
         Ok(configure(LocksBuilder::new(store)).build())
     }
 
+    /// A handle for somebody who only looks at locks: [`list`](Locks::list),
+    /// [`get_by_key`](Locks::get_by_key), [`now`](Locks::now). It needs no right to write, and makes
+    /// nothing: in a SQLite file that does not exist there are no locks. What would change something
+    /// may fail or be in vain.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Locks::connect).
+    pub async fn connect_read_only(url: &str) -> Result<Self, Error> {
+        Ok(LocksBuilder::new(store_of(url)?.driver()?.connect_read_only(url).await?).build())
+    }
+
     /// Makes what the store at `url` needs before it can be used, such as the tables and functions
-    /// of PostgreSQL. It may be run at any time and by many at once. Most stores need nothing, and
-    /// are only reached.
+    /// of PostgreSQL, and tells whether there was anything to do. It may be run at any time and by
+    /// many at once. Most stores need nothing, and are only reached.
     ///
     /// Cancel-safe: all of it is done, or nothing.
     ///
@@ -65,7 +79,7 @@ impl Locks {
     ///
     /// As [`connect`](Locks::connect); [`AuthFailed`](crate::ErrorCode::AuthFailed) if the user may
     /// not make tables.
-    pub async fn migrate(url: &str) -> Result<(), Error> {
+    pub async fn migrate(url: &str) -> Result<Migrated, Error> {
         store_of(url)?.driver()?.migrate(url).await
     }
 

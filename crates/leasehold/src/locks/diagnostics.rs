@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Locks;
-use crate::backend::{ForceRelease, LookupBy, Record};
+use crate::backend::{ForceRelease, LookupBy, Record, Subscription, Topic};
 use crate::{Error, Fence, HashId, Holder, Key, ListRequest, LockId, Loss, Metadata, Operation, Timestamp};
 
 /// What is known of a held lock, safe to log: the key and the lock id only as hashes.
@@ -165,6 +165,30 @@ impl Locks {
         let page = self.call(Operation::List, self.backend().list(&request.into())).await?;
         let locked = |record: Record| Locked::new(record.key.clone(), record.into());
         Ok(LocksPage { locks: page.records.into_iter().map(locked).collect(), next: page.next })
+    }
+
+    /// Locks as they are granted, to whomever: [`Event::Granted`](crate::backend::Event::Granted),
+    /// also of those that are given back at once. Events are hints, which may be lost or forged; a
+    /// store that cannot push yields none, nor does one tell of grants to other libraries. It needs
+    /// the right to listen, and in a SQLite file to write.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn grants(&self) -> Result<Subscription, Error> {
+        self.call(Operation::Subscribe, self.backend().subscribe(Topic::Granted)).await
+    }
+
+    /// The time by which the store decides about leases: what to compare
+    /// [`acquired_at`](LockInfo::acquired_at) and [`expires_at`](LockInfo::expires_at) with.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn now(&self) -> Result<Timestamp, Error> {
+        self.call(Operation::Lookup, self.backend().now()).await
     }
 
     /// Ends whatever lock is held on `key`, and tells which it was. For operators: the holder is

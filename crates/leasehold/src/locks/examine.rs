@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use super::Locks;
 use crate::backend::TimeAuthority;
 use crate::check::CLOCKS_APART;
-use crate::stores::store_of;
+use crate::stores::{StandIn, store_of};
 use crate::{Check, Error, Fence, HashId, Holder, Key, Timestamp, Verdict};
 
 /// Round trips beyond this make short ttls unsafe.
@@ -19,7 +19,8 @@ impl Locks {
     /// Looks for whatever could break locks or fences in the store at `url`: takes, extends, finds
     /// and releases a lock of its own, twice, and adds what the store can tell of itself. This is
     /// what `leasehold doctor` shows, and it works for [every store](crate::stores::register).
-    /// Nothing is left behind but the lock's fence, in stores that keep fences.
+    /// Nothing is left behind, and a store that is not there yet is not made: another one is tried
+    /// beside it. Only where fences may not be deleted, that of the lock stays.
     ///
     /// An operation that fails is a check that fails, with its error's code. The worst [`Verdict`]
     /// is the whole store's.
@@ -42,9 +43,20 @@ impl Locks {
     /// As [`connect`](Locks::connect): there is no store to examine.
     pub async fn examine(url: &str) -> Result<Vec<Check>, Error> {
         let driver = store_of(url)?.driver()?;
+        let stand_in = driver.stand_in(url)?;
+        let url = stand_in.as_ref().map_or(url, StandIn::url);
         let locks = Self::connect(url).await?;
         let mut checks = Vec::new();
-        if let Err(error) = locks.examine_operations(&mut checks).await {
+        if stand_in.is_some() {
+            checks.push(Check::new(
+                "place",
+                Verdict::Ok,
+                "the store is not there yet: another one was tried beside it",
+            ));
+        }
+        // One key for each host and program: two who examine at once must not make many.
+        let key = Key::new(&format!("leasehold-examine-{}", HashId::of(Holder::default().as_str())))?;
+        if let Err(error) = locks.examine_operations(&key, &mut checks).await {
             checks.push(Check::failed("operations", &error));
         }
         match driver.examine(url).await {
@@ -53,24 +65,25 @@ impl Locks {
         }
         // A lock that could not be released shows among the operations.
         let _ = locks.shutdown().await;
+        if let Err(error) = driver.forget(url, &key).await {
+            let detail = format!("the fence counter of this examination stays, and no second one will: {error}");
+            checks.push(Check::new("traces", Verdict::Ok, detail));
+        }
         Ok(checks)
     }
 
     /// The checks that every store can pass: those of its operations, with a lock that nobody else
     /// wants.
-    async fn examine_operations(&self, checks: &mut Vec<Check>) -> Result<(), Error> {
-        // One key for each host and program: stores keep fences for ever, and so many keys would
-        // add up.
-        let key = Key::new(&format!("leasehold-examine-{}", HashId::of(Holder::default().as_str())))?;
+    async fn examine_operations(&self, key: &Key, checks: &mut Vec<Check>) -> Result<(), Error> {
         let started = Instant::now();
-        self.is_locked(&key).await?;
+        self.is_locked(key).await?;
         let round_trip = started.elapsed();
         checks.push(Check::new("reachable", Verdict::Ok, "answers"));
 
         let before = Timestamp::now();
-        let (first, acquired_at) = self.examine_hold(&key, checks).await?;
+        let (first, acquired_at) = self.examine_hold(key, checks).await?;
         let apart = acquired_at.since(before).max(before.since(acquired_at)).saturating_sub(started.elapsed());
-        let (second, _) = self.examine_hold(&key, &mut Vec::new()).await?;
+        let (second, _) = self.examine_hold(key, &mut Vec::new()).await?;
         let order = format!("{first}, then {second}");
         let disorder = format!("{order}: late writers cannot be told");
         checks.push(judge(second > first, "fences grow", order, disorder));

@@ -124,7 +124,7 @@ async fn hear_of_taken_locks(core: Arc<Core>) {
                 match event {
                     Event::Taken { key, fence, how } => core.taken(&key, fence, how),
                     // What was missed shows at the next renewal.
-                    Event::Missed | Event::Freed => {}
+                    Event::Missed | Event::Freed | Event::Granted { .. } => {}
                 }
             }
         }

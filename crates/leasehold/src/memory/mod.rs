@@ -15,7 +15,7 @@ use crate::backend::{
 };
 use crate::clock::Clock;
 use crate::testing::ManualClock;
-use crate::{Error, Key, LockId, Ttl};
+use crate::{Error, Key, LockId, Timestamp, Ttl};
 pub(crate) use driver::Driver;
 use store::Store;
 
@@ -132,6 +132,10 @@ impl Backend for Memory {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         Ok(self.store.force_release(key))
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        Ok(self.store.now())
     }
 
     fn capabilities(&self) -> Capabilities {

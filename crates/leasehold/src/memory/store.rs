@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use crate::backend::{
@@ -22,6 +23,9 @@ pub(super) struct Store {
     keys: [Mutex<KeyShard>; SHARDS],
     ids: [Mutex<HashMap<LockId, Key>>; SHARDS],
     taken: Mutex<Vec<Publisher>>,
+    granted: Mutex<Vec<Publisher>>,
+    /// Whether anybody ever wanted to hear of grants.
+    watched: AtomicBool,
     this: Weak<Store>,
 }
 
@@ -42,8 +46,14 @@ impl Store {
             keys: std::array::from_fn(|_| Mutex::default()),
             ids: std::array::from_fn(|_| Mutex::default()),
             taken: Mutex::default(),
+            granted: Mutex::default(),
+            watched: AtomicBool::new(false),
             this: this.clone(),
         })
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.timestamp()
     }
 
     pub(super) fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
@@ -82,6 +92,10 @@ impl Store {
         drop(guard);
         if let Some(fence) = stolen {
             self.tell_taken(&request.key, fence, Loss::Stolen);
+        }
+        if self.watched.load(Ordering::Relaxed) {
+            let (key, holder) = (request.key.clone(), Some(request.holder.clone()));
+            tell(Some(&lock(&self.granted)), &Event::Granted { key, fence, holder });
         }
         Ok(Acquire::Granted(grant))
     }
@@ -189,12 +203,10 @@ impl Store {
                 self.key_shard(key).waiting.entry(key.clone()).or_default().push(publisher);
                 subscription
             }
-            Topic::Taken => {
-                let (publisher, subscription) = Subscription::channel(topic.backlog(), || {});
-                let mut taken = lock(&self.taken);
-                taken.retain(|publisher| !publisher.is_closed());
-                taken.push(publisher);
-                subscription
+            Topic::Taken => add_reader(&self.taken, topic),
+            Topic::Granted => {
+                self.watched.store(true, Ordering::Relaxed);
+                add_reader(&self.granted, topic)
             }
         }
     }
@@ -276,4 +288,13 @@ fn tell(readers: Option<&[Publisher]>, event: &Event) {
     for reader in readers.unwrap_or_default() {
         reader.publish(event.clone());
     }
+}
+
+/// A subscription to events that are no key's.
+fn add_reader(readers: &Mutex<Vec<Publisher>>, topic: Topic<'_>) -> Subscription {
+    let (publisher, subscription) = Subscription::channel(topic.backlog(), || {});
+    let mut readers = lock(readers);
+    readers.retain(|publisher| !publisher.is_closed());
+    readers.push(publisher);
+    subscription
 }

@@ -95,6 +95,11 @@ pub(super) struct Differences {
 }
 
 impl Differences {
+    /// Whether all functions are those of this build.
+    pub(super) fn is_none(&self) -> bool {
+        [&self.missing, &self.changed, &self.of_others, &self.ambiguous].into_iter().all(Vec::is_empty)
+    }
+
     /// Reads the answer to [`comparison`].
     ///
     /// # Errors

@@ -7,9 +7,9 @@ use super::public_url::public_url;
 use super::url::{READER, parse};
 use super::{Postgres, PostgresOptions};
 use crate::backend::Backend;
-use crate::stores::StoreDriver;
+use crate::stores::{Migrated, StoreDriver};
 use crate::url_option::UrlOption;
-use crate::{Check, Error};
+use crate::{Check, Error, Key};
 
 #[derive(Debug)]
 pub(crate) struct Driver;
@@ -24,7 +24,11 @@ impl StoreDriver for Driver {
         Postgres::connect(url).await?.examine().await
     }
 
-    async fn migrate(&self, url: &str) -> Result<(), Error> {
+    async fn forget(&self, url: &str, key: &Key) -> Result<(), Error> {
+        Postgres::connect(url).await?.forget(key).await
+    }
+
+    async fn migrate(&self, url: &str) -> Result<Migrated, Error> {
         Postgres::connect(url).await?.migrate().await
     }
 

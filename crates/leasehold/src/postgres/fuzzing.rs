@@ -14,7 +14,7 @@ pub const POSTGRES_URL: Target = Target {
         b"\x00//db/app?user=me&password=p@ss",
         b"\x00//%2Fvar%2Frun%2Fpostgresql/app?host=/tmp&port=1",
         b"\x00host=h password=x",
-        b"\x00//h/db?pool_size=0&timeout=1e9&wake_ups=off",
+        b"\x00//h/db?pool_size=0&timeout=1.5s&wake_ups=off",
         b"\x00//h?options=-c%20search_path%3Dapp&connect_timeout=-1",
     ],
 };

@@ -50,9 +50,10 @@ use crate::backend::{
     LookupBy, Record, Release, StorageKeys, Subscription, TimeAuthority, Topic,
 };
 use crate::remote::listener::Listener;
-use crate::remote::notification::{TAKEN_TOPIC, freed_topic};
+use crate::remote::notification::{GRANTED_TOPIC, TAKEN_TOPIC, freed_topic};
 use crate::remote::per_runtime::PerRuntime;
 use crate::remote::stored::Stored;
+use crate::stores::Migrated;
 use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
@@ -113,6 +114,7 @@ struct Statements {
     by_key: String,
     by_id: String,
     list: String,
+    now: String,
 }
 
 impl Statements {
@@ -129,6 +131,7 @@ impl Statements {
             by_key: tables.fill(&format!("{find} WHERE l.key = $1")),
             by_id: tables.fill(&format!("{find} WHERE l.lock_id = $1")),
             list: tables.fill(&format!("{find} {}", include_str!("sql/list.sql"))),
+            now: tables.fill("SELECT {{now_us}}"),
         }
     }
 }
@@ -145,8 +148,8 @@ impl Postgres {
     /// After a question mark: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`,
     /// `verify-full`), `sslrootcert`, which means `verify-full` unless `sslmode` says otherwise,
     /// `sslcert`, `sslkey`, most of what else the server's own clients know, and the options of
-    /// [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`, `timeout` in seconds,
-    /// `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` in seconds.
+    /// [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`, `timeout` such as `5s`,
+    /// `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` such as `60s`.
     ///
     /// Cancel-safe.
     ///
@@ -202,7 +205,7 @@ impl Postgres {
     }
 
     /// Makes the tables, indexes and functions, or brings them up to date. It may be run at any
-    /// time and by many at once. Tables that the Node.js library made get a column, for which
+    /// time and by many at once, and tells whether there was anything to do. Tables that the Node.js library made get a column, for which
     /// [`migration_warnings`](Postgres::migration_warnings) has a word of caution.
     ///
     /// Cancel-safe: all of it is done, or nothing.
@@ -211,8 +214,10 @@ impl Postgres {
     ///
     /// [`AuthFailed`](ErrorCode::AuthFailed) if the user may not do that; otherwise as for any
     /// operation.
-    pub async fn migrate(&self) -> Result<(), Error> {
-        self.connections.run_all(&self.tables.migration()).await
+    pub async fn migrate(&self) -> Result<Migrated, Error> {
+        let found = self.functions.compare(&self.connections).await?;
+        self.connections.run_all(&self.tables.migration()).await?;
+        Ok(if found.is_none() { Migrated::UpToDate } else { Migrated::Changed })
     }
 
     /// What [`migrate`](Postgres::migrate) runs, for somebody else to run.
@@ -276,6 +281,13 @@ impl Postgres {
                 .during(operation)
                 .with_outcome_unknown()
         })
+    }
+
+    /// Removes what the key of an examination has left: its fence.
+    async fn forget(&self, key: &Key) -> Result<(), Error> {
+        let counter = self.names.fence(&self.names.lock(key)?)?;
+        let statement = self.tables.fill("DELETE FROM {{fences}} WHERE fence_key = $1");
+        self.query(Operation::Lookup, &statement, &[(&counter, Type::TEXT)]).await.map(drop)
     }
 
     /// The live record under a key or an id.
@@ -372,6 +384,7 @@ impl Backend for Postgres {
         let name = match topic {
             Topic::Freed(key) => freed_topic(&self.names.lock(key)?),
             Topic::Taken => TAKEN_TOPIC.to_owned(),
+            Topic::Granted => GRANTED_TOPIC.to_owned(),
         };
         if !self.is_told_of_releases().await? {
             return Ok(Subscription::silent());
@@ -389,6 +402,12 @@ impl Backend for Postgres {
         let Some(row) = rows.first() else { return Ok(ForceRelease::Absent) };
         let record = record::read(row).and_then(|(stored, _)| record::into_record(stored));
         record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        let row = self.query_one(Operation::Lookup, &self.statements.now, &[]).await?;
+        let micros: i64 = row.try_get(0).map_err(unreadable)?;
+        Ok(Timestamp::from_micros(u64::try_from(micros).unwrap_or(0)))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -7,7 +7,7 @@ use super::places::{KEEPALIVE, PORT};
 use super::tls::Protection;
 use super::url::{READER, Target};
 use crate::Error;
-use crate::url_writer::{self, UrlWriter, seconds};
+use crate::url_writer::{self, UrlWriter, seconds, time};
 
 /// The URL of this database as others may see it: without the user, the password, and whatever is
 /// so anyway.
@@ -72,13 +72,13 @@ fn our_options(url: &mut UrlWriter, options: &PostgresOptions, schema_is_chosen:
     }
     url.option_unless(&usual.locks_table, "locks_table", &options.locks_table);
     url.option_unless(&usual.fences_table, "fences_table", &options.fences_table);
-    url.option_unless(&seconds(usual.timeout), "timeout", &seconds(options.timeout));
+    url.option_unless(&time(usual.timeout), "timeout", &time(options.timeout));
     url.option_unless(&usual.pool_size, "pool_size", &options.pool_size);
     if options.wake_ups != usual.wake_ups {
         url.option("wake_ups", if options.wake_ups { "on" } else { "off" });
     }
     if let Some(time) = options.sweep_every {
-        url.option("sweep_every", seconds(time));
+        url.option("sweep_every", url_writer::time(time));
     }
 }
 
@@ -150,8 +150,8 @@ mod tests {
             ("postgres://h/db?p%61ssword=x&us%65r=y", "postgres://h/db"),
             ("postgres://h/db?application_name=me@work", "postgres://h/db?application_name=me%40work"),
             (
-                "postgres://h/db?schema=a%26b&timeout=1.5&wake_ups=off&pool_size=4",
-                "postgres://h/db?schema=a%26b&timeout=1.5&wake_ups=off",
+                "postgres://h/db?schema=a%26b&timeout=1.5s&wake_ups=off&pool_size=4",
+                "postgres://h/db?schema=a%26b&timeout=1.5s&wake_ups=off",
             ),
             ("postgres://h?sslrootcert=/a%20b&sslmode=verify-ca", "postgres://h?sslmode=verify-ca&sslrootcert=/a%20b"),
             ("postgres://h?options=-c%20search_path%3Da", "postgres://h?options=-c%20search_path%3Da"),
@@ -166,8 +166,8 @@ mod tests {
         fn no_secret_of_any_url_is_public_and_the_rest_is(written in odd_urls::written(
             &["user", "password"],
             &[
-                "sslmode=require", "sslmode=verify-ca", "sslrootcert=/a%26b", "schema=a%40b", "schema=b@c", "locks_table=l", "timeout=2.5",
-                "pool_size=9", "wake_ups=off", "sweep_every=60", "application_name=me@work", "connect_timeout=9",
+                "sslmode=require", "sslmode=verify-ca", "sslrootcert=/a%26b", "schema=a%40b", "schema=b@c", "locks_table=l", "timeout=2.5s",
+                "pool_size=9", "wake_ups=off", "sweep_every=60s", "application_name=me@work", "connect_timeout=9",
                 "keepalives_idle=77", "keepalives=0", "target_session_attrs=any", "target_session_attrs=read-write",
                 "channel_binding=require", "load_balance_hosts=random", "options=-c%20a%3Db", "tcp_user_timeout=3",
             ],

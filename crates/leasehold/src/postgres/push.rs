@@ -12,7 +12,7 @@ use super::pool::Pool;
 use super::tables::Tables;
 use crate::inbox::{Inbox, Received, inbox};
 use crate::remote::driver_error::not_connected_in_time;
-use crate::remote::notification::{LONGEST, Notification, freed_topic};
+use crate::remote::notification::{GRANTED_TOPIC, LONGEST, Notification, freed_topic};
 use crate::remote::push_connection::{PushConnection, Pushed, UNREAD};
 use crate::{Error, ErrorCode, LockId, Operation};
 
@@ -35,6 +35,10 @@ pub(super) struct ListenConnection {
     payloads: Inbox<String>,
     interest: String,
     shares: String,
+    /// The number that whoever watches has alone; whether we want it, and have it.
+    watched: String,
+    watches: bool,
+    has_watched: bool,
     timeout: Duration,
 }
 
@@ -66,15 +70,21 @@ impl PushConnection for ListenConnection {
                 }
             });
             client.batch_execute(&format!("LISTEN \"{}\"", source.tables.channel())).await?;
-            let [interest, shares] = ["{{interest}}", "{{shares}}"].map(|name| source.tables.fill(name));
+            let [interest, shares, watched] =
+                ["{{interest}}", "{{shares}}", "{{watched}}"].map(|name| source.tables.fill(name));
             pool.listens(&client);
             let driver = driver.abort_handle();
-            Ok(Self { client, driver, _pool: pool, payloads, interest, shares, timeout: *timeout })
+            let timeout = *timeout;
+            let (watches, has_watched) = (false, false);
+            Ok(Self { client, driver, _pool: pool, payloads, interest, shares, watched, watches, has_watched, timeout })
         };
         within(*timeout, open).await
     }
 
     async fn change(&mut self, wanted: &[String], unwanted: &[String]) -> Result<Vec<String>, Error> {
+        let granted = |topics: &[String]| topics.iter().any(|topic| topic == GRANTED_TOPIC);
+        self.watches = (self.watches || granted(wanted)) && !granted(unwanted);
+        self.watch().await?;
         let number = |key: &str| format!("hashtext({}) & {}", literal(key), self.shares);
         let keys = |topics: &[String]| -> Vec<String> {
             let prefix = freed_topic("");
@@ -114,11 +124,38 @@ impl PushConnection for ListenConnection {
     }
 
     async fn check(&mut self) -> Result<(), Error> {
+        // Whoever watched before us may have gone.
+        self.watch().await?;
         within(self.timeout, self.client.batch_execute("")).await
     }
 
     async fn next(&mut self) -> Pushed {
         Pushed::of(self.payloads.recv().await, |text| Notification::decode(&text))
+    }
+}
+
+impl ListenConnection {
+    /// Gets hold of the number of those who watch, or lets go of it. If somebody else has it, all are
+    /// told of grants anyway. Those who acquire have a share in it for a moment, behind whom we queue.
+    async fn watch(&mut self) -> Result<(), Error> {
+        if self.watches == self.has_watched {
+            return Ok(());
+        }
+        let (interest, watched) = (&self.interest, &self.watched);
+        if !self.watches {
+            let unlock = format!("SELECT pg_advisory_unlock({interest}, {watched})");
+            within(self.timeout, self.client.batch_execute(&unlock)).await?;
+        } else {
+            let lock = format!("SET lock_timeout = '200ms'; SELECT pg_advisory_lock({interest}, {watched})");
+            let locked = self.client.batch_execute(&lock);
+            let locked = tokio::time::timeout(self.timeout, locked).await;
+            within(self.timeout, self.client.batch_execute("RESET lock_timeout")).await?;
+            if !matches!(locked, Ok(Ok(()))) {
+                return Ok(());
+            }
+        }
+        self.has_watched = self.watches;
+        Ok(())
     }
 }
 

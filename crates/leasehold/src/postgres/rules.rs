@@ -2,7 +2,7 @@
 //! into the statements.
 
 use super::error::state;
-use crate::remote::notification::{FORCE_RELEASED, FREED, STOLEN};
+use crate::remote::notification::{FORCE_RELEASED, FREED, GRANTED, STOLEN};
 use crate::timestamp::TOLERANCE_MILLIS;
 use crate::{Fence, Holder, Key, LockId, Metadata, Ttl};
 
@@ -26,6 +26,9 @@ const PREPARE: &str = "IF current_setting('synchronous_commit') IN ('off', 'loca
 /// everybody shares, so a process that waits for more keys than this has several under one number.
 const SHARES: i32 = 1023;
 
+/// The number of those who watch all locks. It is no key's.
+const WATCHED: i32 = SHARES + 1;
+
 /// What stands for each rule between double braces.
 pub(super) fn placeholders() -> Vec<(&'static str, String)> {
     let text = |text: &str| super::tables::literal(text);
@@ -34,6 +37,8 @@ pub(super) fn placeholders() -> Vec<(&'static str, String)> {
         ("now_us", NOW_US.to_owned()),
         ("prepare", PREPARE.to_owned()),
         ("shares", SHARES.to_string()),
+        ("watched", WATCHED.to_string()),
+        ("granted", text(GRANTED)),
         ("tolerance_ms", TOLERANCE_MILLIS.to_string()),
         ("highest_fence", Fence::MAX.get().to_string()),
         ("fence_digits", Fence::DIGITS.to_string()),

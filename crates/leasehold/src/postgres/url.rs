@@ -72,8 +72,8 @@ fn read_option(name: &str, value: &str, options: &mut PostgresOptions) -> Result
         "schema" => value.clone_into(&mut options.schema),
         "locks_table" => value.clone_into(&mut options.locks_table),
         "fences_table" => value.clone_into(&mut options.fences_table),
-        "timeout" => options.timeout = READER.seconds(value)?,
-        "sweep_every" => options.sweep_every = Some(READER.seconds(value)?),
+        "timeout" => options.timeout = READER.time(name, value)?,
+        "sweep_every" => options.sweep_every = Some(READER.time(name, value)?),
         "pool_size" => {
             options.pool_size = value
                 .parse()
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn a_url_says_everything() {
-        let url = "postgres://me:p%40ss@db:6000/app?schema=s&locks_table=l&fences_table=f&timeout=1.5&pool_size=9&wake_ups=off\
-                   &sweep_every=60&sslmode=verify-full&sslrootcert=/ca.pem&application_name=job";
+        let url = "postgres://me:p%40ss@db:6000/app?schema=s&locks_table=l&fences_table=f&timeout=1.5s&pool_size=9&wake_ups=off\
+                   &sweep_every=60s&sslmode=verify-full&sslrootcert=/ca.pem&application_name=job";
         let target = parsed(url, nothing);
         assert!(target.schema_is_chosen);
         let (config, tls, options) = (only(&target), &target.tls, &target.options);
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_query_may_contain_an_at_sign() {
-        let target = parsed("postgres://me@db/app?application_name=me@work&timeout=2", nothing);
+        let target = parsed("postgres://me@db/app?application_name=me@work&timeout=2s", nothing);
         assert_eq!(only(&target).get_application_name(), Some("me@work"));
         assert_eq!(target.options.timeout, Duration::from_secs(2));
     }

@@ -7,7 +7,7 @@ use super::url::{READER, Target};
 use super::{Redis, RedisOptions};
 use crate::backend::Backend;
 use crate::stores::StoreDriver;
-use crate::{Check, Error};
+use crate::{Check, Error, Key};
 
 #[derive(Debug)]
 pub(crate) struct Driver;
@@ -20,6 +20,10 @@ impl StoreDriver for Driver {
 
     async fn examine(&self, url: &str) -> Result<Vec<Check>, Error> {
         Redis::connect(url).await?.examine().await
+    }
+
+    async fn forget(&self, url: &str, key: &Key) -> Result<(), Error> {
+        Redis::connect(url).await?.forget(key).await
     }
 
     fn absolute_url(&self, url: &str, directory: &Path) -> String {

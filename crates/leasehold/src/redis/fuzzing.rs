@@ -14,7 +14,7 @@ pub const REDIS_URL: Target = Target {
         b"\x01me\xff:\xff%40\xff[::1]:7000,b:1\xffp%61ss",
         b"\x02///run/r.sock?db=1&user=me&pass=x",
         b"\x03//h:26379,i/mymaster/4?sentinel_user=u&sentinel_password=x",
-        b"\x00//h?prefix=team@app&timeout=2.5",
+        b"\x00//h?prefix=team@app&timeout=2.5s",
         b"\x00//u:pa?ss@h/0",
         b"\x00//user:1?a=x@h",
         b"\x00//h/99999999999999999999",

@@ -34,6 +34,7 @@ use crate::backend::{
     LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
 };
 use crate::remote::listener::Listener;
+use crate::remote::notification::granted_to;
 use crate::remote::per_runtime::PerRuntime;
 use crate::remote::stored::Stored;
 use crate::timestamp::TOLERANCE_MILLIS;
@@ -90,7 +91,7 @@ impl Redis {
     /// | `redis://node-1,node-2,node-3?prefix={locks}` | a cluster, or whichever of the hosts can be reached first |
     /// | `redis+sentinel://host-1:26379,host-2:26379/mymaster/0` | the primary that Sentinel names; with TLS `rediss+sentinel://` |
     ///
-    /// The options of [`RedisOptions`] go after a question mark: `prefix`, `timeout` in seconds,
+    /// The options of [`RedisOptions`] go after a question mark: `prefix`, `timeout` such as `5s`,
     /// `ca`, `cert`, `key`, `sentinel_user` and `sentinel_password`. Special characters are
     /// percent-encoded.
     ///
@@ -142,6 +143,14 @@ impl Redis {
         })
     }
 
+    /// Removes what the key of an examination has left: its fence.
+    async fn forget(&self, key: &Key) -> Result<(), Error> {
+        let counter = self.names.fence(&self.names.lock(key)?)?;
+        let mut command = redis::cmd("DEL");
+        command.arg(counter);
+        self.connection()?.query(&command).await.map(drop)
+    }
+
     /// The connection of the runtime that runs the caller.
     fn connection(&self) -> Result<Arc<ReconnectingConnection>, Error> {
         self.connections.get(|| Ok(ReconnectingConnection::new(self.server.clone())))
@@ -149,7 +158,8 @@ impl Redis {
 
     /// The listener of the runtime that runs the caller.
     fn listener(&self) -> Result<Arc<Listener>, Error> {
-        let source = || Source { server: self.server.clone(), taken: self.names.taken() };
+        let source =
+            || Source { server: self.server.clone(), taken: self.names.taken(), granted: self.names.granted() };
         self.listeners.get(|| Ok(Listener::start::<SubscriberConnection>(Arc::new(source()))))
     }
 
@@ -196,6 +206,9 @@ impl Backend for Redis {
             same_holder,
             held_longer_than.as_deref().unwrap_or_default(),
             stuck_fence.as_deref().unwrap_or_default(),
+            &names.granted(),
+            &granted_to(Some(&request.holder), &request.key),
+            if names.may_be_in_cluster() { "1" } else { "" },
         ];
         let answer: Value =
             self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;
@@ -241,6 +254,7 @@ impl Backend for Redis {
         let channel = match topic {
             Topic::Freed(key) => Names::freed(&self.names.lock(key)?),
             Topic::Taken => self.names.taken(),
+            Topic::Granted => self.names.granted(),
         };
         self.listener()?.subscribe(channel, topic.backlog(), self.server.timeout).await
     }
@@ -253,6 +267,13 @@ impl Backend for Redis {
         let Some(raw) = ended else { return Ok(ForceRelease::Absent) };
         let record = record::parse(&raw).and_then(record::into_record);
         record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        // Under a name with our prefix, as a user may have rights on those alone.
+        let probe = format!("{}now", self.names.start());
+        let (now, _): (u64, Value) = self.run(Operation::Lookup, &script::BY_KEY, &[&probe], &[]).await?;
+        Ok(Timestamp::from_millis(now))
     }
 
     fn capabilities(&self) -> Capabilities {

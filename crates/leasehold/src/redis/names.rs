@@ -52,9 +52,11 @@ impl Names {
         let text = key.as_str();
         let index = text.strip_prefix("id:").is_some_and(|id| id.parse::<LockId>().is_ok());
         if index || text.starts_with(&self.counters) {
-            return Err(Error::invalid("the key has the form of a name that this store keeps for itself").with_hint(
-                "keys must not be `id:` and a lock id, nor start with `fence:`, the store's prefix and a colon",
-            ));
+            return Err(Error::invalid("the key has the form of a name that this store keeps for itself")
+                .with_hint(
+                    "keys must not be `id:` and a lock id, nor start with `fence:`, the store's prefix and a colon",
+                )
+                .about_key());
         }
         self.keys.lock(key)
     }
@@ -82,6 +84,17 @@ impl Names {
     /// The channel that tells of locks taken from their holders.
     pub(super) fn taken(&self) -> String {
         format!("{}taken", self.start)
+    }
+
+    /// The channel that tells of locks as they are granted.
+    pub(super) fn granted(&self) -> String {
+        format!("{}granted", self.start)
+    }
+
+    /// Whether they may be spread over the nodes of a cluster, which needs a part of every name in
+    /// braces.
+    pub(super) fn may_be_in_cluster(&self) -> bool {
+        self.start.contains('{')
     }
 
     /// What every name starts with.

@@ -8,21 +8,23 @@ use super::herd::Herd;
 use super::server::{Connection, Server};
 use crate::Error;
 use crate::backend::Event;
-use crate::remote::notification::{LONGEST, Notification, decode_taken};
+use crate::remote::notification::{LONGEST, Notification, decode_granted, decode_taken};
 use crate::remote::push_connection::{PushConnection, Pushed};
 
 /// A connection for wake-ups. Topics are channels.
 pub(super) struct SubscriberConnection {
     connection: Connection,
     taken: String,
+    granted: String,
     timeout: Duration,
     herd: Herd,
 }
 
-/// Where the server is, and the channel of taken locks.
+/// Where the server is, and the channels that are no key's.
 pub(super) struct Source {
     pub(super) server: Arc<Server>,
     pub(super) taken: String,
+    pub(super) granted: String,
 }
 
 /// What was published on a channel.
@@ -51,7 +53,8 @@ impl PushConnection for SubscriberConnection {
     async fn open(source: &Source) -> Result<Self, Error> {
         // Any node of a cluster will do: they pass on what is published.
         let connection = source.server.connect(None).await.map_err(|error| translate(error, false))?;
-        Ok(Self { connection, taken: source.taken.clone(), timeout: source.server.timeout, herd: Herd::default() })
+        let (taken, granted) = (source.taken.clone(), source.granted.clone());
+        Ok(Self { connection, taken, granted, timeout: source.server.timeout, herd: Herd::default() })
     }
 
     async fn change(&mut self, wanted: &[String], unwanted: &[String]) -> Result<Vec<String>, Error> {
@@ -86,6 +89,9 @@ impl SubscriberConnection {
     fn decode(&mut self, Message { channel, text }: Message) -> Option<Notification> {
         if channel == self.taken {
             return Some(Notification { topic: channel, event: decode_taken(&text)? });
+        }
+        if channel == self.granted {
+            return Some(Notification { topic: channel, event: decode_granted(&text)? });
         }
         // How many wait for it, if the server may be asked.
         let topic = self.herd.wake(channel, text.parse().unwrap_or(1))?;

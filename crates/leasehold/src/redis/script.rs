@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, Script as Source};
 
 use super::names::FREED_SUFFIX;
-use crate::remote::notification::{FORCE_RELEASED, STOLEN};
+use crate::remote::notification::{FORCE_RELEASED, GRANTED, STOLEN};
 use crate::timestamp::TOLERANCE_MILLIS;
 use crate::{Fence, Key, LockId};
 
@@ -43,6 +43,7 @@ impl Script {
             .replace("{{longest_key}}", &Key::MAX_BYTES.to_string())
             .replace("{{freed_suffix}}", FREED_SUFFIX)
             .replace("{{stolen}}", STOLEN)
+            .replace("{{granted}}", GRANTED)
             .replace("{{force_released}}", FORCE_RELEASED);
         Self { hash: Source::new(&text).get_hash().to_owned(), text }
     }

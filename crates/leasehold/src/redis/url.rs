@@ -14,7 +14,7 @@ use super::options::{RedisOptions, RedisTls};
 use super::server::{Place, Server};
 use crate::Error;
 use crate::url_option::{UrlOption, UrlReader};
-use crate::url_writer::{self, UrlWriter, seconds};
+use crate::url_writer::{self, UrlWriter, time};
 
 /// A peer that is gone without a word is noticed after this long.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -96,7 +96,7 @@ impl Target {
         let mut url = UrlWriter::new(address);
         url.option_unless(&0, "db", &database);
         url.option_unless(&usual.prefix, "prefix", &options.prefix);
-        url.option_unless(&seconds(usual.timeout), "timeout", &seconds(options.timeout));
+        url.option_unless(&time(usual.timeout), "timeout", &time(options.timeout));
         let RedisTls { ca, cert, key } = &options.tls;
         for (name, file) in [("ca", ca), ("cert", cert), ("key", key)] {
             if let Some(file) = file {
@@ -269,7 +269,7 @@ fn read_options(given: &[UrlOption<'_>], of_socket: bool, options: &mut RedisOpt
     for UrlOption { name, value, .. } in given {
         match *name {
             "prefix" => options.prefix.clone_from(value),
-            "timeout" => options.timeout = READER.seconds(value)?,
+            "timeout" => options.timeout = READER.time(name, value)?,
             "ca" => options.tls.ca = Some(value.into()),
             "cert" => options.tls.cert = Some(value.into()),
             "key" => options.tls.key = Some(value.into()),
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(info("unix:/run/redis.sock").addr().to_string(), "/run/redis.sock");
         assert!(matches!(info("rediss://host").addr(), redis::ConnectionAddr::TcpTls { insecure: false, .. }));
 
-        let options = parsed("redis://h?prefix={locks}&timeout=2.5").1;
+        let options = parsed("redis://h?prefix={locks}&timeout=2.5s").1;
         assert_eq!((options.prefix.as_str(), options.timeout), ("{locks}", Duration::from_millis(2500)));
         assert_eq!(parsed("redis://h?prefix=a%3Ab%26c").1.prefix, "a:b&c");
         let Place::Hosts(nodes) = parsed("redis://:secret@a:1,b:2,c:3/0").0.place else { panic!("hosts") };
@@ -346,7 +346,7 @@ mod tests {
             ("redis://host", "redis://host:6379"),
             ("valkey://me@[::1]:7000/3", "valkey://[::1]:7000/3"),
             ("redis://:x@a:1,b:2/0?prefix={x}", "redis://a:1,b:2?prefix={x}"),
-            ("redis://h?prefix=team@app&timeout=2.5", "redis://h:6379?prefix=team%40app&timeout=2.5"),
+            ("redis://h?prefix=team@app&timeout=2.5s", "redis://h:6379?prefix=team%40app&timeout=2.5s"),
             ("rediss://h?ca=/a&cert=/b&key=/c%20d", "rediss://h:6379?ca=/a&cert=/b&key=/c%20d"),
             ("unix:///run/r.sock?pass=sec@ret&db=1&user=me", "unix:///run/r.sock?db=1"),
             ("unix:/run/a%20b.sock", "unix:///run/a%20b.sock"),
@@ -369,7 +369,7 @@ mod tests {
             scheme in select(vec!["redis", "rediss", "valkey", "valkeys", "unix", "redis+sentinel", "rediss+sentinel"]),
             written in odd_urls::written(
                 &["pass", "user", "sentinel_password", "sentinel_user", "password"],
-                &["prefix=a%40b", "prefix={x}", "prefix=b@c", "timeout=2.5", "timeout=0.123456789", "ca=/a%26b", "db=3"],
+                &["prefix=a%40b", "prefix={x}", "prefix=b@c", "timeout=2.5s", "timeout=0.123456789s", "ca=/a%26b", "db=3"],
                 &["h", "a:1,b:2", "[::1]:7", "h%41", "H"],
                 &["", "/", "/0", "/3", "/m", "/m%2Fn/4"],
             ),
@@ -402,7 +402,9 @@ mod tests {
             "redis://host:secret",
             "redis://host/secret",
             "redis://host?secret=1",
-            "redis://host?timeout=0",
+            "redis://host?timeout=0s",
+            "redis://host?timeout=5",
+            "redis://host?timeout=5M",
             "redis://host?timeout=secret",
             "redis://host?ca=/secret",
             "redis://host?prefix=%ff",

@@ -1,4 +1,6 @@
-use super::notification::{FREED, Notification, TAKEN_TOPIC, freed_topic, letter_of};
+use super::notification::{
+    FREED, GRANTED, GRANTED_TOPIC, Notification, TAKEN_TOPIC, freed_topic, granted_to, letter_of,
+};
 use crate::backend::Event;
 use crate::fuzzing::{Target, text};
 use crate::{Fence, Key, Loss};
@@ -23,6 +25,12 @@ fn notification(data: &[u8]) {
         match event {
             Event::Freed => assert_eq!(Some(topic), text.strip_prefix(FREED).map(freed_topic)),
             Event::Taken { how, .. } => assert!(topic == TAKEN_TOPIC && text.starts_with(letter_of(how))),
+            Event::Granted { key, fence, holder } => {
+                assert_eq!(topic, GRANTED_TOPIC);
+                let said = format!("{GRANTED}{fence}{}", granted_to(holder.as_ref(), &key));
+                let again = Notification::decode(&said).map(|said| said.event);
+                assert_eq!(again, Some(Event::Granted { key, fence, holder }));
+            }
             Event::Missed => panic!("nobody says that something was missed"),
         }
     }

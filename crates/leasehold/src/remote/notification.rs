@@ -1,7 +1,7 @@
 //! The words in which stores tell of freed and taken locks: one letter for what, then which.
 
 use crate::backend::Event;
-use crate::{Fence, Key, Loss};
+use crate::{Fence, Holder, Key, Loss};
 
 /// The lock of a key was released: `F` and the key, under the name the store has for it.
 pub(crate) const FREED: &str = "F";
@@ -9,6 +9,13 @@ pub(crate) const FREED: &str = "F";
 pub(crate) const STOLEN: &str = "S";
 /// A lock was released by force: `R`, its fence and its key.
 pub(crate) const FORCE_RELEASED: &str = "R";
+
+/// A lock was granted: `G`, its fence, the name of its holder if there is one, a line break, and its
+/// key.
+pub(crate) const GRANTED: &str = "G";
+
+/// The topic of locks that are granted. Nobody's topic has this name either.
+pub(crate) const GRANTED_TOPIC: &str = "granted";
 
 /// The topic of locks that are taken from their holders. No key's topic has this name, because
 /// those have a prefix.
@@ -36,6 +43,7 @@ impl Notification {
     pub(crate) fn decode(text: &str) -> Option<Self> {
         match text.split_at_checked(1)? {
             (FREED, name) if !name.is_empty() => Some(Self::freed(name)),
+            (GRANTED, _) => Some(Self { topic: GRANTED_TOPIC.to_owned(), event: decode_granted(text)? }),
             _ => Some(Self { topic: TAKEN_TOPIC.to_owned(), event: decode_taken(text)? }),
         }
     }
@@ -58,6 +66,20 @@ pub(crate) fn decode_taken(text: &str) -> Option<Event> {
     Some(Event::Taken { key: Key::new(key).ok()?, fence: fence.parse().ok()?, how })
 }
 
+/// What a message about a lock that was granted says after its letter and its fence.
+pub(crate) fn granted_to(holder: Option<&Holder>, key: &Key) -> String {
+    // No name has a line break in it.
+    format!("{}\n{}", holder.map_or("", Holder::as_str), key.as_str())
+}
+
+/// What a message about a lock that was granted says.
+pub(crate) fn decode_granted(text: &str) -> Option<Event> {
+    let (fence, rest) = text.strip_prefix(GRANTED)?.split_at_checked(Fence::DIGITS)?;
+    let (holder, key) = rest.split_once('\n')?;
+    let holder = (!holder.is_empty()).then(|| Holder::new(holder)).transpose().ok()?;
+    Some(Event::Granted { key: Key::new(key).ok()?, fence: fence.parse().ok()?, holder })
+}
+
 /// The letter for a lock that was taken in this way.
 pub(crate) fn letter_of(how: Loss) -> &'static str {
     if how == Loss::ForceReleased { FORCE_RELEASED } else { STOLEN }
@@ -75,7 +97,24 @@ mod tests {
         assert_eq!(Notification::decode("Fpayment:42"), Some(Notification::freed("payment:42")));
         assert_eq!(Notification::decode("S000000000000007payment:42"), Some(taken(Loss::Stolen)));
         assert_eq!(Notification::decode("R000000000000007payment:42"), Some(taken(Loss::ForceReleased)));
-        for noise in ["", "F", "S", "Sshort", "S000000000000007", "S00000000000000xkey", "X", "\u{e9}"] {
+        for holder in [None, Some(Holder::new("host/job").unwrap())] {
+            let said = format!("{GRANTED}{fence}{}", granted_to(holder.as_ref(), &key));
+            let event = Event::Granted { key: key.clone(), fence, holder };
+            assert_eq!(Notification::decode(&said), Some(Notification { topic: GRANTED_TOPIC.to_owned(), event }));
+        }
+        for noise in [
+            "G",
+            "G000000000000007key",
+            "G000000000000007\n",
+            "",
+            "F",
+            "S",
+            "Sshort",
+            "S000000000000007",
+            "S00000000000000xkey",
+            "X",
+            "\u{e9}",
+        ] {
             assert_eq!(Notification::decode(noise), None, "{noise}");
         }
     }

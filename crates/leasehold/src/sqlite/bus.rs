@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::directory::{self, SocketDirectory};
 use super::operations::Message;
-use crate::remote::notification::{FREED, TAKEN_TOPIC, freed_topic, letter_of};
+use crate::remote::notification::{FREED, GRANTED, GRANTED_TOPIC, TAKEN_TOPIC, freed_topic, granted_to, letter_of};
 use crate::{Error, ErrorCode, LockId};
 
 /// Tells a listener that it had too many unread messages to take another one.
@@ -31,6 +31,7 @@ impl Message {
         match self {
             Message::Freed(key) => freed_topic(key.as_str()),
             Message::Taken(..) => TAKEN_TOPIC.to_owned(),
+            Message::Granted(_) => GRANTED_TOPIC.to_owned(),
         }
     }
 
@@ -38,6 +39,7 @@ impl Message {
         match self {
             Message::Freed(key) => format!("{FREED}{}", key.as_str()),
             Message::Taken(lock, how) => format!("{}{}{}", letter_of(*how), lock.fence, lock.key.as_str()),
+            Message::Granted(lock) => format!("{GRANTED}{}{}", lock.fence, granted_to(lock.holder.as_ref(), &lock.key)),
         }
         .into_bytes()
     }

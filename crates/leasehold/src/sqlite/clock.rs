@@ -31,12 +31,7 @@ impl HostClock {
         if let Some(agreed) = Self::agreed(connection, &boot).map_err(translate)? {
             return agreed.check();
         }
-        // A wall clock that was set back, or is not set yet, must not bring back the time before
-        // the last grant.
-        let last_grant: Option<i64> =
-            connection.query_row("SELECT max(acquired_at_ms) FROM locks", [], |row| row.get(0)).map_err(translate)?;
-        let start = wall_us().max(last_grant.unwrap_or(0).saturating_mul(1000));
-        let agreed = Self { offset_us: start.saturating_sub(since_boot_us()) }.check()?;
+        let agreed = Self::proposed(connection)?;
         connection
             .execute(
                 "INSERT INTO clock (one, boot, offset_us) VALUES (1, ?1, ?2)
@@ -45,6 +40,23 @@ impl HostClock {
             )
             .map_err(translate)?;
         Ok(agreed)
+    }
+
+    /// What was agreed on, or would be, for somebody who may not write it down.
+    pub(super) fn read(connection: &Connection) -> Result<Self, Error> {
+        match Self::agreed(connection, &boot_id()).map_err(translate)? {
+            Some(agreed) => agreed.check(),
+            None => Self::proposed(connection),
+        }
+    }
+
+    fn proposed(connection: &Connection) -> Result<Self, Error> {
+        // A wall clock that was set back, or is not set yet, must not bring back the time before
+        // the last grant.
+        let last_grant: Option<i64> =
+            connection.query_row("SELECT max(acquired_at_ms) FROM locks", [], |row| row.get(0)).map_err(translate)?;
+        let start = wall_us().max(last_grant.unwrap_or(0).saturating_mul(1000));
+        Self { offset_us: start.saturating_sub(since_boot_us()) }.check()
     }
 
     fn agreed(connection: &Connection, boot: &str) -> rusqlite::Result<Option<Self>> {

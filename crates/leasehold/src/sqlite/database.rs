@@ -32,6 +32,18 @@ pub(super) struct Database {
     /// When the file at the path was last seen to be this one.
     seen: Cell<Instant>,
     clock: HostClock,
+    pub(super) writes: Writes,
+}
+
+/// Who writes to a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// We do, and others.
+    All,
+    /// We only look.
+    Others,
+    /// We only look, and nobody else had it open when we opened it.
+    NobodyAtFirst,
 }
 
 impl Database {
@@ -48,14 +60,16 @@ impl Database {
         check_access(path, options.create)?;
         let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
         let clock = prepare_patiently(&mut connection, options)?;
+        Ok(Self::new(connection, path, clock, Writes::All))
+    }
+
+    pub(super) fn new(connection: Connection, path: &Path, clock: HostClock, writes: Writes) -> Self {
         let files = FILES.map(|suffix| {
-            let mut file = path.as_os_str().to_owned();
-            file.push(suffix);
-            let file = PathBuf::from(file);
+            let file = beside(path, suffix);
             let identity = identity(&file);
             (file, identity)
         });
-        Ok(Self { connection, path: path.to_owned(), files, seen: Cell::new(Instant::now()), clock })
+        Self { connection, path: path.to_owned(), files, seen: Cell::new(Instant::now()), clock, writes }
     }
 
     /// Whether the time we go by is still the one that the database says.
@@ -91,6 +105,13 @@ type Identity = (u64, u64);
 
 /// What SQLite appends to the name of a database for the files that belong to it.
 const FILES: [&str; 3] = ["", "-wal", "-shm"];
+
+/// The file that belongs to the database at `path` and has its name with `suffix`.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut file = path.as_os_str().to_owned();
+    file.push(suffix);
+    PathBuf::from(file)
+}
 
 fn identity(file: &Path) -> Option<Identity> {
     std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
@@ -171,10 +192,9 @@ fn prepare(connection: &mut Connection, options: &SqliteOptions) -> Result<HostC
     migrate(connection)
 }
 
-/// Makes the tables if they are not there. Several processes may try at once; one does it.
-fn migrate(connection: &mut Connection) -> Result<HostClock, Error> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(translate)?;
-    let pragma = |name| transaction.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+/// Whether the database has our tables; not if it is empty. Anything else in it is an error.
+pub(super) fn has_our_tables(connection: &Connection) -> Result<bool, Error> {
+    let pragma = |name| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
     let (version, application) =
         (pragma("user_version").map_err(translate)?, pragma("application_id").map_err(translate)?);
     if version > SCHEMA_VERSION && application == APPLICATION_ID {
@@ -184,13 +204,22 @@ fn migrate(connection: &mut Connection) -> Result<HostClock, Error> {
         )
         .with_hint("upgrade this program"));
     }
-    if application != APPLICATION_ID {
-        let tables: i64 =
-            transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(translate)?;
-        if tables > 0 || application != 0 {
-            return Err(Error::new(ErrorCode::InvalidArgument, "the database belongs to another program")
-                .with_hint("choose a file of its own for locks"));
-        }
+    if application == APPLICATION_ID {
+        return Ok(true);
+    }
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(translate)?;
+    if tables > 0 || application != 0 {
+        return Err(Error::new(ErrorCode::InvalidArgument, "the database belongs to another program")
+            .with_hint("choose a file of its own for locks"));
+    }
+    Ok(false)
+}
+
+/// Makes the tables if they are not there. Several processes may try at once; one does it.
+fn migrate(connection: &mut Connection) -> Result<HostClock, Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(translate)?;
+    if !has_our_tables(&transaction)? {
         transaction.execute_batch(include_str!("schema.sql")).map_err(translate)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(translate)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(translate)?;
@@ -202,7 +231,7 @@ fn migrate(connection: &mut Connection) -> Result<HostClock, Error> {
 
 /// Transactions of other processes take microseconds, so the first looks are close together. Gives
 /// up after some five seconds.
-fn wait_for_others(looks: i32) -> bool {
+pub(super) fn wait_for_others(looks: i32) -> bool {
     let pause = if looks < 20 { Duration::from_micros(50) } else { Duration::from_millis(1) };
     std::thread::sleep(pause);
     looks < 5000

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Sqlite;
+use super::{Sqlite, stand_in};
 use crate::backend::Backend;
-use crate::stores::StoreDriver;
-use crate::{Check, Error};
+use crate::stores::{StandIn, StoreDriver};
+use crate::{Check, Error, Key};
 
 /// A URL is a scheme and the path of a file. There are no credentials in it.
 #[derive(Debug)]
@@ -25,6 +25,24 @@ fn split(url: &str) -> (&str, &str) {
 impl StoreDriver for Driver {
     async fn connect(&self, url: &str) -> Result<Arc<dyn Backend>, Error> {
         Ok(Arc::new(open(url).await?))
+    }
+
+    async fn connect_read_only(&self, url: &str) -> Result<Arc<dyn Backend>, Error> {
+        let (path, _) = super::url::parse(split(url).1)?;
+        Ok(Arc::new(Sqlite::open_read_only(path).await?))
+    }
+
+    fn stand_in(&self, url: &str) -> Result<Option<StandIn>, Error> {
+        let (path, options) = super::url::parse(split(url).1)?;
+        if !options.create {
+            return Ok(None);
+        }
+        let found = stand_in::StandIn::of(Path::new(path))?;
+        Ok(found.map(|found| StandIn::new(format!("sqlite:{}", found.file().display()), found)))
+    }
+
+    async fn forget(&self, url: &str, key: &Key) -> Result<(), Error> {
+        open(url).await?.forget(key).await
     }
 
     async fn examine(&self, url: &str) -> Result<Vec<Check>, Error> {

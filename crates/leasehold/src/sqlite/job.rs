@@ -3,7 +3,7 @@ use tokio::sync::oneshot;
 use super::error::leaves_transaction_intact;
 use super::operations::Operations;
 use crate::backend::{Acquire, AcquireRequest, Extend, ForceRelease, ListPage, Record, Release};
-use crate::{Check, Error, Key, ListRequest, LockId, Operation, Ttl};
+use crate::{Check, Error, Key, ListRequest, LockId, Operation, Timestamp, Ttl};
 
 /// An operation on its way to the thread that owns the database.
 pub(super) struct Job {
@@ -20,9 +20,18 @@ pub(super) enum Op {
     ById(LockId),
     List(ListRequest),
     ForceRelease(Key),
+    Now,
+    /// Removes the row of a key, which only an examination used.
+    Forget(Key),
     Examine,
-    Listen { topic: String, address: String },
-    Unlisten { topic: String, address: String },
+    Listen {
+        topic: String,
+        address: String,
+    },
+    Unlisten {
+        topic: String,
+        address: String,
+    },
 }
 
 pub(super) enum Answer {
@@ -34,6 +43,7 @@ pub(super) enum Answer {
     Found(Option<Record>),
     List(ListPage),
     ForceRelease(ForceRelease),
+    Now(Timestamp),
     Examined(Vec<Check>),
     Done,
 }
@@ -54,7 +64,7 @@ impl Op {
             Op::Acquire(_) => Operation::Acquire,
             Op::Release(_) => Operation::Release,
             Op::Extend(_) => Operation::Extend,
-            Op::ByKey(_) | Op::ById(_) | Op::Examine => Operation::Lookup,
+            Op::ByKey(_) | Op::ById(_) | Op::Examine | Op::Now | Op::Forget(_) => Operation::Lookup,
             Op::List(_) => Operation::List,
             Op::ForceRelease(_) => Operation::ForceRelease,
             Op::Listen { .. } | Op::Unlisten { .. } => Operation::Subscribe,
@@ -71,7 +81,7 @@ impl Op {
     }
 
     pub(super) fn only_reads(&self) -> bool {
-        matches!(self, Op::ByKey(_) | Op::ById(_) | Op::List(_) | Op::Examine)
+        matches!(self, Op::ByKey(_) | Op::ById(_) | Op::List(_) | Op::Examine | Op::Now)
     }
 
     pub(super) fn run(&self, operations: &mut Operations<'_>) -> Result<Answer, Error> {
@@ -83,6 +93,11 @@ impl Op {
             Op::ById(id) => Answer::Found(operations.by_id(id)?),
             Op::List(request) => Answer::List(operations.list(request)?),
             Op::ForceRelease(key) => Answer::ForceRelease(operations.force_release(key)?),
+            Op::Now => Answer::Now(operations.now),
+            Op::Forget(key) => {
+                operations.forget(key)?;
+                Answer::Done
+            }
             Op::Examine => Answer::Examined(operations.database.examine()?),
             Op::Listen { topic, address } => {
                 operations.listen(topic, address)?;

@@ -13,6 +13,8 @@ mod job;
 mod open;
 mod operations;
 mod push;
+mod read_only;
+mod stand_in;
 mod url;
 mod worker;
 
@@ -35,9 +37,9 @@ use crate::backend::{
 };
 use crate::process::Process;
 use crate::remote::listener::Listener;
-use crate::remote::notification::{TAKEN_TOPIC, freed_topic};
+use crate::remote::notification::{GRANTED_TOPIC, TAKEN_TOPIC, freed_topic};
 use crate::remote::per_runtime::PerRuntime;
-use crate::{Check, Error, ErrorCode, Key, LockId, Ttl};
+use crate::{Check, Error, ErrorCode, Key, LockId, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
 
@@ -119,6 +121,7 @@ impl SqliteOptions {
 
 struct Handle {
     path: PathBuf,
+    read_only: bool,
     jobs: Sender<Job>,
     /// How many calls wait for an answer.
     calls: AtomicUsize,
@@ -157,10 +160,43 @@ impl Sqlite {
             let path = path.clone();
             move || Database::open(&path, &options)
         };
+        Self::start(path, open, false).await
+    }
+
+    /// Opens the database file at `path` to look at it: without the right to write, and nothing is
+    /// made or changed. While there is no file, there are no locks. Whoever wants to change
+    /// something gets an error, or is not heard.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Sqlite::open), but for those about a missing file or right to write.
+    pub async fn open_read_only(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = std::path::absolute(path.as_ref())
+            .map_err(|source| Error::invalid("the database file has no usable path").with_source(source))?;
+        let open = {
+            let path = path.clone();
+            move || Database::open_read_only(&path)
+        };
+        Self::start(path, open, true).await
+    }
+
+    async fn start(
+        path: PathBuf,
+        open: impl FnOnce() -> Result<Database, Error> + Send + 'static,
+        read_only: bool,
+    ) -> Result<Self, Error> {
         let (jobs, opened) = worker::start(open)?;
         opened.await.unwrap_or_else(|_| Err(stopped()))?;
-        let handle = Arc::new(Handle { path, jobs, calls: AtomicUsize::new(0), process: Process::current() });
+        let handle =
+            Arc::new(Handle { path, read_only, jobs, calls: AtomicUsize::new(0), process: Process::current() });
         Ok(Self { handle, listeners: Arc::new(PerRuntime::new()) })
+    }
+
+    /// Removes what the key of an examination has left: its fence.
+    pub(crate) async fn forget(&self, key: &Key) -> Result<(), Error> {
+        self.call(Op::Forget(key.clone())).await.map(drop)
     }
 
     /// Waits until every database that was opened in this process is closed, which happens a moment
@@ -320,7 +356,13 @@ impl Backend for Sqlite {
         let name = match topic {
             Topic::Freed(key) => freed_topic(key.as_str()),
             Topic::Taken => TAKEN_TOPIC.to_owned(),
+            Topic::Granted => GRANTED_TOPIC.to_owned(),
         };
+        if self.handle.read_only {
+            // Whoever listens has to write that down.
+            let options = SqliteOptions::default().with_create(false);
+            return Self::open_with(&self.handle.path, options).await?.subscribe(topic).await;
+        }
         let server = || Arc::new(self.handle.clone());
         let listener = self.listeners.get(|| Ok(Listener::start::<SocketConnection>(server())))?;
         listener.subscribe(name, topic.backlog(), self.capabilities().call_timeout).await
@@ -329,6 +371,13 @@ impl Backend for Sqlite {
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         match self.call(Op::ForceRelease(key.clone())).await? {
             Answer::ForceRelease(answer) => Ok(answer),
+            _ => Err(stopped()),
+        }
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        match self.call(Op::Now).await? {
+            Answer::Now(now) => Ok(now),
             _ => Err(stopped()),
         }
     }

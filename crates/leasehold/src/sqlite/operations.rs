@@ -1,3 +1,4 @@
+use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, OptionalExtension, Row, params};
 
 use super::database::Database;
@@ -11,6 +12,15 @@ use crate::{Error, Fence, Holder, Key, ListRequest, LockId, Loss, Metadata, Time
 pub(super) enum Message {
     Freed(Key),
     Taken(TakenLock, Loss),
+    Granted(GrantedLock),
+}
+
+/// A lock that was granted, by what everybody may know of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct GrantedLock {
+    pub(super) key: Key,
+    pub(super) fence: Fence,
+    pub(super) holder: Option<Holder>,
 }
 
 /// A lock that was taken from its holder, by what everybody may know of it.
@@ -60,6 +70,10 @@ impl Operations<'_> {
         };
         self.grant(&record)?;
         self.messages.extend(stolen.map(|victim| Message::Taken(victim, Loss::Stolen)));
+        if self.has_listeners()? {
+            let Record { key, fence, holder, .. } = record.clone();
+            self.messages.push(Message::Granted(GrantedLock { key, fence, holder }));
+        }
         Ok(Acquire::Granted(record.grant()))
     }
 
@@ -175,6 +189,18 @@ impl Operations<'_> {
     pub(super) fn unlisten(&self, topic: &str, address: &str) -> Result<(), Error> {
         let sql = "DELETE FROM listeners WHERE topic = ?1 AND address = ?2";
         self.prepare(sql)?.execute([topic, address]).map(drop).map_err(translate)
+    }
+
+    /// Removes the row of a key that nobody holds, fence and all. Only the key of an examination,
+    /// which nobody else uses, may be forgotten: the trigger keeps all others.
+    pub(super) fn forget(&self, key: &Key) -> Result<(), Error> {
+        let connection = &self.database.connection;
+        let triggers = |on| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, on).map_err(translate);
+        triggers(false)?;
+        let sql = "DELETE FROM locks WHERE key = ?1 AND lock_id IS NULL";
+        let forgotten = connection.execute(sql, [key.as_str()]).map(drop).map_err(translate);
+        triggers(true)?;
+        forgotten
     }
 
     fn absence(&self, id: &LockId) -> Result<Absence, Error> {

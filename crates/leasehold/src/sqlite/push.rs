@@ -9,10 +9,10 @@ use super::directory::SocketDirectory;
 use super::job::Op;
 use crate::remote::notification::Notification;
 use crate::remote::push_connection::{PushConnection, Pushed};
-use crate::{Error, ErrorCode, Fence, Key};
+use crate::{Error, ErrorCode, Fence, Holder, Key};
 
-/// A letter, a fence and the longest key.
-const LONGEST: usize = 1 + Fence::DIGITS + Key::MAX_BYTES;
+/// A letter, a fence, the longest name of a holder, a line break and the longest key.
+const LONGEST: usize = 1 + Fence::DIGITS + Holder::MAX_BYTES + 1 + Key::MAX_BYTES;
 
 /// A socket for wake-ups from all the processes that use the database. Its address stands in the
 /// database, beside each topic that this process wants to hear of.

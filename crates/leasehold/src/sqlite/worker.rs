@@ -6,7 +6,7 @@ use rusqlite::params;
 use tokio::sync::oneshot;
 
 use super::bus::{Datagram, DatagramSender};
-use super::database::Database;
+use super::database::{Database, Writes};
 use super::error::{is_full, leaves_transaction_intact, translate};
 use super::job::{Answer, Job};
 use super::open::OPEN;
@@ -130,6 +130,7 @@ impl Worker {
 
     /// Carries out the operations in one transaction. Fails as a whole if one of them spoils it.
     fn transact(&mut self, batch: &[Job]) -> Result<Committed, Failed> {
+        self.database.look_again().map_err(Failed::AsAWhole)?;
         self.database.check_identity().map_err(Failed::AsAWhole)?;
         let reads_only = batch.iter().all(|job| job.op.only_reads());
         self.execute(if reads_only { "BEGIN" } else { "BEGIN IMMEDIATE" }).map_err(Failed::AsAWhole)?;
@@ -215,6 +216,9 @@ impl Worker {
     }
 
     fn sweep(&mut self) -> Result<(), Error> {
+        if self.database.writes != Writes::All {
+            return Ok(());
+        }
         self.database.check_identity()?;
         let connection = &self.database.connection;
         let swept = column(self.database.now().latest_swept().as_millis());

@@ -7,7 +7,38 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::backend::Backend;
-use crate::{Check, Error};
+use crate::{Check, Error, Key};
+
+/// What a [migration](crate::Locks::migrate) came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Migrated {
+    /// Something was made or brought up to date.
+    Changed,
+    /// All was there and as it should be.
+    UpToDate,
+    /// This store makes what it needs by itself.
+    NotNeeded,
+}
+
+/// A store that is examined in the place of another one, and is there until this is dropped.
+#[derive(Debug)]
+pub struct StandIn {
+    url: String,
+    _keeps: Box<dyn fmt::Debug + Send + Sync>,
+}
+
+impl StandIn {
+    /// The store at `url`, which goes away with `keeps`.
+    pub fn new(url: impl Into<String>, keeps: impl fmt::Debug + Send + Sync + 'static) -> Self {
+        Self { url: url.into(), _keeps: Box::new(keeps) }
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
 
 /// What a kind of store does with its URLs. Each is one whose scheme is in the store's
 /// [descriptor](crate::stores::StoreDescriptor).
@@ -24,6 +55,13 @@ pub trait StoreDriver: Any + fmt::Debug + Send + Sync {
     /// The store at `url`.
     async fn connect(&self, url: &str) -> Result<Arc<dyn Backend>, Error>;
 
+    /// The store at `url` for somebody who only looks: see
+    /// [`Locks::connect_read_only`](crate::Locks::connect_read_only). By default as
+    /// [`connect`](StoreDriver::connect).
+    async fn connect_read_only(&self, url: &str) -> Result<Arc<dyn Backend>, Error> {
+        self.connect(url).await
+    }
+
     /// Looks for whatever could break locks or fences in the store at `url`, beyond that its
     /// operations work, which [`Locks::examine`](crate::Locks::examine) finds out for every store.
     /// By default nothing.
@@ -32,10 +70,24 @@ pub trait StoreDriver: Any + fmt::Debug + Send + Sync {
         Ok(Vec::new())
     }
 
+    /// What to examine in the place of a store that is not there yet, so that the examination does
+    /// not make it. By default nothing: the store itself is examined.
+    fn stand_in(&self, url: &str) -> Result<Option<StandIn>, Error> {
+        let _ = url;
+        Ok(None)
+    }
+
+    /// Removes what `key`, which only an examination used and nobody holds, has left in the store:
+    /// its fence. By default nothing.
+    async fn forget(&self, url: &str, key: &Key) -> Result<(), Error> {
+        let _ = (url, key);
+        Ok(())
+    }
+
     /// Makes what the store at `url` needs before it can be used: all of it or nothing, at any
     /// time, also by many at once. By default it needs nothing but that it can be reached.
-    async fn migrate(&self, url: &str) -> Result<(), Error> {
-        self.connect(url).await.map(drop)
+    async fn migrate(&self, url: &str) -> Result<Migrated, Error> {
+        self.connect(url).await.map(|_| Migrated::NotNeeded)
     }
 
     /// What somebody should know before [`migrate`](StoreDriver::migrate) is run: see

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use descriptor::StoreDescriptor;
-pub use driver::StoreDriver;
+pub use driver::{Migrated, StandIn, StoreDriver};
 pub use registry::{all, register};
 
 pub(crate) use registry::store_of;

@@ -14,7 +14,7 @@ use crate::backend::{
     Release, Subscription, Topic,
 };
 use crate::sync::lock;
-use crate::{Error, ErrorCode, Key, ListRequest, LockId, Operation, Ttl};
+use crate::{Error, ErrorCode, Key, ListRequest, LockId, Operation, Timestamp, Ttl};
 
 /// One thing that goes wrong in a call to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,6 +259,10 @@ impl Backend for FaultLayer {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         self.faults.play(Operation::ForceRelease, None, self.store.force_release(key)).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        self.store.now().await
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -62,7 +62,7 @@ async fn a_server_of_another_kind_is_an_error() {
         }
     });
     for sslmode in ["disable", "prefer", "require"] {
-        let url = format!("postgres://postgres:{SECRET}@127.0.0.1:{port}/postgres?timeout=2&sslmode={sslmode}");
+        let url = format!("postgres://postgres:{SECRET}@127.0.0.1:{port}/postgres?timeout=2s&sslmode={sslmode}");
         let error = refused(&url).await;
         let expected = [ErrorCode::Internal, ErrorCode::ServiceUnavailable, ErrorCode::AuthFailed];
         assert!(expected.contains(&error.code()), "{sslmode}: {error:?}");

@@ -71,7 +71,7 @@ async fn a_connection_to_a_server_that_stopped_accepting_writes_is_not_used_agai
 async fn a_host_that_is_silent_leaves_time_for_the_next() {
     let (silent, primary) = (server().await, server().await);
     silent.pause();
-    let store = soon("a connection", Postgres::connect(&together(&[&silent, &primary], "timeout=6"))).await.unwrap();
+    let store = soon("a connection", Postgres::connect(&together(&[&silent, &primary], "timeout=6s"))).await.unwrap();
     granted(&store, &request("order:42")).await;
     assert_eq!(locks_in(&primary), 1);
 }

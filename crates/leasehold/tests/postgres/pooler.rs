@@ -127,7 +127,7 @@ async fn a_pooler_that_lends_connections_for_a_session_delivers_notifications() 
 async fn what_was_given_up_behind_a_pooler_ends_by_itself_and_grants_nothing() {
     let server = server().await;
     let pooler = PgBouncer::start(&server, "transaction");
-    let store = Postgres::connect(&format!("{}?wake_ups=off&timeout=0.5", pooler.url())).await.unwrap();
+    let store = Postgres::connect(&format!("{}?wake_ups=off&timeout=0.5s", pooler.url())).await.unwrap();
     let blocker = session(&server).await;
     blocker.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(hashtext('order:42'))").await.unwrap();
     let given_up = request("order:42");

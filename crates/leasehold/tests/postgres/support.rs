@@ -23,6 +23,6 @@ pub(crate) async fn connect(server: &Server) -> Postgres {
 
 /// A store that gives up on nothing before the test does.
 pub(crate) async fn patient(server: &Server) -> Postgres {
-    let options = "timeout=60&options=-c%20lock_timeout%3D60s";
+    let options = "timeout=60s&options=-c%20lock_timeout%3D60s";
     Postgres::connect(&format!("{}?{options}", server.url())).await.unwrap()
 }

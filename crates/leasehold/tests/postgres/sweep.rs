@@ -59,7 +59,7 @@ async fn a_sweep_is_never_long() {
 async fn a_handle_that_is_asked_to_sweeps_in_the_background_and_others_do_not() {
     let server = server().await;
     let (sweeper, plain) =
-        (Postgres::connect(&format!("{}?sweep_every=0.05", server.url())).await.unwrap(), connect(&server).await);
+        (Postgres::connect(&format!("{}?sweep_every=0.05s", server.url())).await.unwrap(), connect(&server).await);
     put(&server, "unnest('{dead}'::text[])", 60_000);
     let use_it = async |store: &Postgres| {
         let mine = request("order:42");

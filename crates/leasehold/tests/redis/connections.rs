@@ -51,7 +51,7 @@ async fn the_first_of_several_hosts_that_answers_is_used() {
     dead.kill();
     hung.pause();
     let address = |server: &Server| format!("127.0.0.1:{}", server.port());
-    let url = format!("redis://{},{},{}?timeout=1.5", address(&dead), address(&hung), address(&server));
+    let url = format!("redis://{},{},{}?timeout=1.5s", address(&dead), address(&hung), address(&server));
     let store = Redis::connect(&url).await.unwrap();
     granted(&store, &request("order:42")).await;
     assert!(exists(&server, "syncguard:order:42"));

@@ -154,7 +154,7 @@ async fn a_cursor_that_no_server_gave_is_an_invalid_argument() {
 async fn a_listing_has_one_deadline() {
     let server = Server::start();
     server.cli(&["EVAL", "for i = 1, 200000 do redis.call('SET', 'other:' .. i, i) end", "0"]);
-    let store = Redis::connect(&format!("{}?timeout=1", server.url())).await.unwrap();
+    let store = Redis::connect(&format!("{}?timeout=1s", server.url())).await.unwrap();
     // A busy server: every script takes a while.
     let port = server.port();
     let busy = std::thread::spawn(move || {
@@ -217,8 +217,8 @@ async fn a_password_that_is_not_encoded_never_makes_another_host() {
     let port = other.port();
     // The real host is in the documentation range and never answers.
     for url in [
-        format!("redis://localhost:{port}#word@192.0.2.1:6379?timeout=0.3"),
-        format!("redis://localhost:{port}?word@192.0.2.1:6379?timeout=0.3"),
+        format!("redis://localhost:{port}#word@192.0.2.1:6379?timeout=0.3s"),
+        format!("redis://localhost:{port}?word@192.0.2.1:6379?timeout=0.3s"),
     ] {
         let outcome = Redis::connect(&url).await;
         assert!(outcome.is_err(), "{url} led to the host that is the user name");

@@ -34,7 +34,7 @@ async fn the_primary_is_found_through_any_sentinel_that_answers() {
     let store = Redis::connect(&url(&group, group.master_name())).await.unwrap();
     assert!(store.is_locked(&key("order:42")).await.unwrap());
     group.sentinels()[1].pause();
-    let store = Redis::connect(&format!("{}?timeout=3", url(&group, group.master_name()))).await.unwrap();
+    let store = Redis::connect(&format!("{}?timeout=3s", url(&group, group.master_name()))).await.unwrap();
     assert!(store.is_locked(&key("order:42")).await.unwrap());
     group.sentinels()[1].resume();
 

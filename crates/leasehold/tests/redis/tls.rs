@@ -47,7 +47,7 @@ async fn a_client_certificate_is_shown_to_a_server_that_wants_one() {
 #[tokio::test]
 async fn a_server_with_tls_on_a_url_without_is_an_error_that_says_so() {
     let server = Server::builder().tls().start();
-    let url = format!("redis://:hunter2secret@127.0.0.1:{}?timeout=1", server.tls_address().port());
+    let url = format!("redis://:hunter2secret@127.0.0.1:{}?timeout=1s", server.tls_address().port());
     let error = refused(&url).await;
     assert!(error.hint().unwrap().contains("rediss://"), "{error:?}");
 }

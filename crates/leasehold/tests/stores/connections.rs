@@ -68,8 +68,8 @@ async fn nobody_at_the_address_is_an_error_that_passes(store: Store) {
 async fn a_server_that_never_answers_is_given_up_in_time(store: Store) {
     let server = store.server();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let silent = format!("{}?timeout=0.3", server.url_at(silent.local_addr().unwrap(), Some(SECRET)));
-    let paused = format!("{}?timeout=0.3", server.url_at(server.server().address(), Some(SECRET)));
+    let silent = format!("{}?timeout=0.3s", server.url_at(silent.local_addr().unwrap(), Some(SECRET)));
+    let paused = format!("{}?timeout=0.3s", server.url_at(server.server().address(), Some(SECRET)));
     server.server().pause();
     for url in [silent, paused] {
         let started = Instant::now();
@@ -81,7 +81,7 @@ async fn a_server_that_never_answers_is_given_up_in_time(store: Store) {
     // An address that is kept for documentation: packets are dropped, or refused on the way.
     let documentation = server.url_at("192.0.2.1:1".parse().unwrap(), Some(SECRET));
     let started = Instant::now();
-    let error = refused(&format!("{documentation}?timeout=0.3")).await;
+    let error = refused(&format!("{documentation}?timeout=0.3s")).await;
     assert!(error.is_retryable(), "{error:?}");
     assert!(started.elapsed() < Duration::from_secs(4));
 }
@@ -89,7 +89,7 @@ async fn a_server_that_never_answers_is_given_up_in_time(store: Store) {
 async fn a_subscription_has_a_deadline(store: Store) {
     let server = store.server();
     let proxy = test_servers::Proxy::start(server.server().address());
-    let store = connect(&format!("{}?timeout=1", server.url_at(proxy.address(), None))).await;
+    let store = connect(&format!("{}?timeout=1s", server.url_at(proxy.address(), None))).await;
     proxy.stall_all();
     let later = async |name: &str, millis| {
         tokio::time::sleep(Duration::from_millis(millis)).await;

@@ -45,7 +45,7 @@ async fn a_server_without_tls_on_a_url_that_demands_it_is_an_error(store: Store)
     let (server, trusted) = (store.server(), store.server_with(&TLS));
     server.requests();
     for url in server.tls_urls(&trusted.authority(), SECRET) {
-        let error = refused(&format!("{url}&timeout=1")).await;
+        let error = refused(&format!("{url}&timeout=1s")).await;
         // A server may wait for the end of a line in what it does not understand.
         assert!(matches!(error.code(), ErrorCode::AuthFailed | ErrorCode::NetworkTimeout), "{error:?}");
     }

@@ -105,7 +105,7 @@ impl StoreServer for Postgres {
         vec![
             format!("postgres://postgres@{escaped}:{port}/postgres"),
             format!("postgres:///postgres?host={directory}&port={port}&user=postgres"),
-            format!("postgresql:///postgres?host={directory}&port={port}&user=postgres&pool_size=1&timeout=3"),
+            format!("postgresql:///postgres?host={directory}&port={port}&user=postgres&pool_size=1&timeout=3s"),
         ]
     }
 

@@ -159,7 +159,7 @@ async fn limits_of_the_servers_own_are_errors_that_name_them() {
 
 async fn an_operation_that_is_given_up_is_stopped_on_the_server_and_its_connection_is_not_lent_again() {
     let server = server(&[]);
-    let store = connect(&format!("{}?timeout=0.5&pool_size=1&wake_ups=off", server.url())).await;
+    let store = connect(&format!("{}?timeout=0.5s&pool_size=1&wake_ups=off", server.url())).await;
     let blocker = obstacle(&server, KEY).await;
     let wanted = request("k");
     let error = soon("an error", store.acquire(&wanted)).await.unwrap_err();

@@ -13,7 +13,7 @@ use crate::backend::{
     Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
     Subscription, Topic,
 };
-use crate::{Error, Key, ListRequest, LockId, Ttl};
+use crate::{Error, Key, ListRequest, LockId, Timestamp, Ttl};
 
 /// Reports every operation of a store to a callback, with keys and lock ids hashed.
 ///
@@ -185,6 +185,10 @@ impl Backend for TelemetryLayer {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         self.store.force_release(key).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        self.store.now().await
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -87,6 +87,11 @@ BEGIN
     ON CONFLICT (key) DO UPDATE SET lock_id = excluded.lock_id, expires_at_ms = excluded.expires_at_ms,
       acquired_at_ms = excluded.acquired_at_ms, fence = excluded.fence, user_key = excluded.user_key,
       details = excluded.details;
+  -- Whoever watches has this lock alone, so that nobody is told if nobody watches, and those who acquire share it.
+  IF NOT pg_try_advisory_xact_lock_shared({{interest}}, {{watched}}) THEN
+    PERFORM pg_notify({{channel}}, {{granted}} || held_fence || coalesce(wanted_details->>'holder', '') || chr(10)
+      || left(wanted_user_key, {{longest_key}}));
+  END IF;
 END $$;
 
 -- 1: released, 0: there is no such lock, -1: its time was over.

@@ -1,7 +1,7 @@
 -- KEYS  lock, fence counter, index of the lock id
 -- ARGV  lock id, ttl, ttl and tolerance, key as JSON, rest of the record as JSON, channel of taken locks,
 --       holder that may take its own lock or '', age in ms beyond which anybody may take it or '', fence of the grant that
---       anybody may take or ''
+--       anybody may take or '', channel of granted locks, holder and key for it, '1' if a listener may be at another node
 -- Returns {1, fence, now, expiry} for a new grant, {0, now, record} if a live record stands.
 
 local HIGHEST_FENCE = tonumber('{{highest_fence}}')
@@ -67,5 +67,10 @@ call('SET', KEYS[1], string.format('{"lockId":"%s","expiresAtMs":%d,"acquiredAtM
   ARGV[1], expiry, now, ARGV[4], fence, ARGV[5]), 'PX', ARGV[3])
 if victim then
   redis.pcall('PUBLISH', ARGV[6], '{{stolen}}' .. victim)
+end
+-- Nobody listens as a rule. Whoever may not ask or publish may still acquire.
+local listening = redis.pcall('PUBSUB', 'NUMSUB', ARGV[10])
+if ARGV[12] ~= '' or listening[2] ~= 0 then
+  redis.pcall('PUBLISH', ARGV[10], string.format('{{granted}}%0{{fence_digits}}d', fence) .. ARGV[11])
 end
 return {1, fence, now, expiry}

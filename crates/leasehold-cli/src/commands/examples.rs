@@ -1,0 +1,33 @@
+//! Examples for the manual pages: of which command, what it does, and what to type.
+
+pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
+    ("leasehold", "Run a script unless it is running already:", "leasehold run nightly-report -- ./report.sh"),
+    ("leasehold", "See who holds what:", "leasehold ls"),
+    ("run", "Run a script unless it is running already, on this host:", "leasehold run nightly-report -- ./report.sh"),
+    (
+        "run",
+        "The same on all hosts that share a server:",
+        "leasehold run --store redis://db:6379/0 nightly-report -- ./report.sh",
+    ),
+    (
+        "run",
+        "From cron: do nothing, and say nothing, if it is running:",
+        "leasehold run -n -E 0 nightly-report -- ./report.sh",
+    ),
+    ("run", "Wait for five minutes at most:", "leasehold run --wait 5m nightly-report -- ./report.sh"),
+    (
+        "acquire",
+        "Hold a lock for a few steps of a script:",
+        "id=$(leasehold acquire deploy --ttl 10m | jq -r .lock_id)",
+    ),
+    ("extend", "Hold it for ten minutes more:", "leasehold extend \"$id\" --ttl 10m"),
+    ("release", "Give it back:", "leasehold release \"$id\""),
+    ("ls", "The locks whose keys start with job:, for a program:", "leasehold ls --json job:"),
+    ("show", "Who holds the lock?", "leasehold show nightly-report"),
+    ("watch", "Write down who had which lock:", "leasehold watch --json >> locks.log"),
+    ("force-release", "End the lock of a holder that hangs:", "leasehold force-release nightly-report"),
+    ("doctor", "Is this store good for locks?", "leasehold doctor --store postgres://app@db/app"),
+    ("migrate", "Make the tables of a PostgreSQL store:", "leasehold migrate --store postgres://owner@db/app"),
+    ("completions", "For bash:", "leasehold completions bash > ~/.local/share/bash-completion/completions/leasehold"),
+    ("man", "For this user:", "leasehold man ~/.local/share/man/man1"),
+];

@@ -1,0 +1,84 @@
+//! A database for those who only look: nothing is written, and nothing is made beside the file.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::clock::HostClock;
+use super::database::{Database, Writes, beside, has_our_tables, wait_for_others};
+use super::error::translate;
+use crate::{Error, ErrorCode};
+
+impl Database {
+    /// Opens the database to look at it. One that is not there is empty.
+    pub(super) fn open_read_only(path: &Path) -> Result<Self, Error> {
+        let (connection, writes) = open(path)?;
+        let clock = HostClock::read(&connection)?;
+        Ok(Self::new(connection, path, clock, writes))
+    }
+
+    /// What was read as it stood may be outdated.
+    pub(super) fn look_again(&mut self) -> Result<(), Error> {
+        if self.writes == Writes::NobodyAtFirst {
+            *self = Self::open_read_only(&self.path().to_owned())?;
+        }
+        Ok(())
+    }
+}
+
+/// Without a log nobody has the database open, so that all of it is in the file. Then it is read as
+/// it stands: otherwise SQLite would make a log beside it.
+fn open(path: &Path) -> Result<(Connection, Writes), Error> {
+    if !is_there(path)? {
+        return Ok((empty()?, Writes::NobodyAtFirst));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let (opened, writes) = if beside(path, "-wal").exists() {
+        (Connection::open_with_flags(path, flags), Writes::Others)
+    } else {
+        let url = as_it_stands(path);
+        (Connection::open_with_flags(url, flags | OpenFlags::SQLITE_OPEN_URI), Writes::NobodyAtFirst)
+    };
+    let mut connection = opened.map_err(translate)?;
+    connection.busy_handler(Some(wait_for_others)).map_err(translate)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    if has_our_tables(&connection)? { Ok((connection, writes)) } else { Ok((empty()?, Writes::NobodyAtFirst)) }
+}
+
+fn is_there(path: &Path) -> Result<bool, Error> {
+    match std::fs::File::open(path) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Err(Error::new(ErrorCode::AuthFailed, "the database file may not be read").with_source(error))
+        }
+        Err(error) => {
+            Err(Error::new(ErrorCode::ServiceUnavailable, "the database file cannot be read").with_source(error))
+        }
+    }
+}
+
+/// A database in memory with nothing in it.
+fn empty() -> Result<Connection, Error> {
+    let connection = Connection::open_in_memory().map_err(translate)?;
+    connection.execute_batch(include_str!("schema.sql")).map_err(translate)?;
+    Ok(connection)
+}
+
+/// The file for SQLite, with the word that nobody changes it.
+fn as_it_stands(path: &Path) -> String {
+    use std::fmt::Write;
+    use std::os::unix::ffi::OsStrExt;
+
+    let mut url = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => url.push(char::from(*byte)),
+            _ => {
+                let _ = write!(url, "%{byte:02x}");
+            }
+        }
+    }
+    url + "?immutable=1"
+}
