@@ -5,10 +5,12 @@ use leasehold::{Lease, LockState, Loss};
 use rustix::process::{Signal as Sig, kill_current_process_group};
 use tokio::signal::unix::{self, SignalKind};
 
+use super::clock::Clock;
 use super::deadline::Rules;
 use super::job::{Job, Status};
 use super::terminal::Terminal;
 use crate::event;
+use crate::exit::{self, End};
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
 
@@ -29,6 +31,41 @@ pub(crate) enum Cause {
     Signal(Signal),
     /// The lock is lost, or was about to be.
     Lost,
+}
+
+/// How a command came to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// None if it cannot be killed.
+    status: Option<Status>,
+    /// Why it was stopped, if it did not end by itself.
+    pub(crate) cause: Option<Cause>,
+    /// Whether it had the terminal to the end.
+    had_terminal: bool,
+    killed: bool,
+}
+
+impl Ended {
+    /// How we have to end: as the command did.
+    pub(crate) fn end(self) -> End {
+        let killed = Status::Signalled(Sig::KILL.as_raw());
+        match (self.status, self.cause) {
+            // It took no notice of the signal, so that we had to kill it.
+            (status, Some(Cause::Signal(signal))) if self.killed && status.is_none_or(|status| status == killed) => {
+                End::Signal(signal)
+            }
+            (None, _) => End::Code(exit::UNAVAILABLE),
+            (Some(Status::Exited(code)), _) => End::Code(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+            (Some(Status::Signalled(number)), cause) => {
+                let signal = Signal::new(number);
+                let of_terminal = [Signal::INT, Signal::QUIT].contains(&signal);
+                if self.had_terminal && of_terminal && cause.is_none() {
+                    return End::Interrupted(signal);
+                }
+                End::Signal(signal)
+            }
+        }
+    }
 }
 
 /// A command that was told to stop.
@@ -52,12 +89,14 @@ pub(crate) struct Supervisor<'a> {
     stopping: Option<Stopping>,
     killed: bool,
     terminal: Terminal,
+    clock: Clock,
     reporter: &'a Reporter,
 }
 
 impl<'a> Supervisor<'a> {
     pub(crate) fn new(
         job: Job,
+        terminal: Terminal,
         lease: Option<&'a Lease>,
         (grace, ttl, max_hold): (Duration, Duration, Option<Duration>),
         reporter: &'a Reporter,
@@ -71,7 +110,8 @@ impl<'a> Supervisor<'a> {
             cause: None,
             stopping: None,
             killed: false,
-            terminal: Terminal::default(),
+            terminal,
+            clock: Clock::new(),
             reporter,
         }
     }
@@ -82,7 +122,7 @@ impl<'a> Supervisor<'a> {
     /// # Errors
     ///
     /// The system's, if we cannot hear of our children.
-    pub(crate) async fn watch(mut self, signals: &mut Signals) -> io::Result<(Option<Status>, Option<Cause>)> {
+    pub(crate) async fn watch(mut self, signals: &mut Signals) -> io::Result<Ended> {
         let mut children = unix::signal(SignalKind::child())?;
         let lease = self.lease;
         let mut lost = std::pin::pin!(async move {
@@ -108,10 +148,9 @@ impl<'a> Supervisor<'a> {
                     is_lost = true;
                     self.lost(loss);
                 }
-                () = tokio::time::sleep_until(look_at.into()) => {}
+                () = self.clock.sleep_towards(look_at) => {}
             }
         }
-        self.terminal.take_back();
         Ok(self.finish())
     }
 
@@ -122,8 +161,11 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn finish(mut self) -> (Option<Status>, Option<Cause>) {
-        let (code, signal) = self.job.status().map_or((None, None), Status::parts);
+    fn finish(mut self) -> Ended {
+        let status = self.job.status();
+        let had_terminal = self.terminal.is_lent();
+        self.terminal.take_back(!matches!(status, Some(Status::Exited(_))));
+        let (code, signal) = status.map_or((None, None), Status::parts);
         self.reporter.report(&event::exited(code, signal));
         if self.stopping.is_none() {
             let left = self.job.left_running();
@@ -131,12 +173,12 @@ impl<'a> Supervisor<'a> {
                 self.reporter.report(&event::left_running(left));
             }
         }
-        (self.job.status(), self.cause)
+        Ended { status, cause: self.cause, had_terminal, killed: self.killed }
     }
 
     /// Does what is due, and tells when to look again.
     async fn tend(&mut self) -> Instant {
-        let now = Instant::now();
+        let now = self.clock.now();
         let lease_ends = self.lease_ends(now);
         if let Some(stopping) = self.stopping {
             let kill_at = match lease_ends {
@@ -147,6 +189,11 @@ impl<'a> Supervisor<'a> {
                 self.kill().await;
             }
             return kill_at.min(now + LOOK);
+        }
+        if self.job.is_stopped() && self.terminal.lend_to(self.job.group()) {
+            // It stopped while we were in the background, and a shell does not tell who it brings
+            // to the foreground.
+            self.job.signal_group(Sig::CONT);
         }
         let Some(deadline) = lease_ends else { return now + Duration::from_secs(3600) };
         let stop_at = self.rules.stop_at(deadline);
@@ -170,7 +217,7 @@ impl<'a> Supervisor<'a> {
 
     /// The lease will end soon, and no renewal has come.
     fn about_to_lose(&mut self, deadline: Instant) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let (reason, message) = match self.lease.map(Lease::state) {
             Some(LockState::Held) if self.has_max_hold => {
                 (Loss::MaxHold, "it may not be held for longer than --max-hold")
@@ -184,7 +231,7 @@ impl<'a> Supervisor<'a> {
 
     /// The lock is gone.
     fn lost(&mut self, loss: Loss) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let kill_at = self.rules.kill_late_at(now, self.deadline.unwrap_or(now));
         let known = self.cause == Some(Cause::Lost);
         self.stop(Cause::Lost, Sig::TERM, kill_at);
@@ -199,25 +246,31 @@ impl<'a> Supervisor<'a> {
         self.reporter.report(&event::lost(reason, message, grace));
     }
 
-    /// We were asked to stop: first pass it on, then insist.
+    /// We got a signal. All are passed on; if we were asked to stop, we insist.
     fn got(&mut self, signal: Signal) {
         self.reporter.report(&event::signal(signal));
         if signal == Signal::TSTP {
-            self.suspend();
+            self.suspend(self.terminal.was_lent());
             return;
         }
-        let now = Instant::now();
-        // A terminal that goes away, or a service manager, may send two at once and mean one.
+        if signal == Signal::CONT && self.terminal.was_lent() {
+            self.terminal.lend_to(self.job.group());
+        }
+        if !signal.asks_to_stop() {
+            self.job.signal_group(signal.to_send());
+            return;
+        }
+        let now = self.clock.now();
+        // A service manager may send two at once and mean one.
         let insists = self.stopping.is_some_and(|stopping| now.duration_since(stopping.told_to_stop) >= INSISTING);
         let kill_at = if insists { now } else { now + self.rules.grace() };
-        let pass_on = Sig::from_named_raw(signal.number()).unwrap_or(Sig::TERM);
-        self.stop(Cause::Signal(signal), pass_on, kill_at);
+        self.stop(Cause::Signal(signal), signal.to_send(), kill_at);
     }
 
     /// Tells the command to stop, and notes when to kill it. A loss outweighs a signal, and no kill
     /// is put off.
     fn stop(&mut self, cause: Cause, signal: Sig, kill_at: Instant) {
-        let now = Instant::now();
+        let now = self.clock.now();
         if self.cause != Some(Cause::Lost) && (self.cause.is_none() || cause == Cause::Lost) {
             self.cause = Some(cause);
         }
@@ -248,41 +301,44 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// A signal stopped the command.
+    /// A signal stopped the command. Programs do that to themselves when they need the terminal and
+    /// do not have it.
     fn stopped_by(&mut self, signal: i32) {
         if self.stopping.is_some() {
             return;
         }
         let needs_terminal = signal == Sig::TTIN.as_raw() || signal == Sig::TTOU.as_raw();
-        if needs_terminal && self.terminal.hand_to(self.job.group()) {
-            self.job.signal_all(Sig::CONT);
-        } else if needs_terminal || (signal == Sig::TSTP.as_raw() && self.terminal.is_handed_over()) {
-            self.suspend();
+        if self.terminal.lend_to(self.job.group()) {
+            self.job.signal_group(Sig::CONT);
+        } else if needs_terminal || self.terminal.was_lent() {
+            self.suspend(true);
         }
+        // Somebody stopped a command that has nothing to do with a terminal. He will continue it,
+        // and the lock is renewed meanwhile.
     }
 
     /// Stops the command, then ourselves, as Ctrl-Z demands. We do not renew the lock while we are
     /// stopped; if it ran out meanwhile, the command does not get to run again.
-    fn suspend(&mut self) {
+    fn suspend(&mut self, needs_terminal: bool) {
         self.reporter.report(&event::suspended());
-        self.job.signal_all(Sig::STOP);
-        let had_terminal = self.terminal.is_handed_over();
-        self.terminal.take_back();
-        let stopped = Instant::now();
+        let running = self.job.pause();
+        let had_terminal = self.terminal.is_lent();
+        self.terminal.take_from_stopped();
+        let stopped = self.clock.now();
         // Unlike SIGSTOP, this one is ignored if nobody is there to continue us.
         let _ = kill_current_process_group(Sig::TTOU);
-        if stopped.elapsed() < BRIEFEST_STOP && !had_terminal {
+        if self.clock.now().duration_since(stopped) < BRIEFEST_STOP && !had_terminal {
             // Nobody stopped us, so nobody will give the command the terminal it wants: it would
             // ask over and over.
-            self.stop(Cause::Signal(Signal::HUP), Sig::HUP, Instant::now() + self.rules.grace());
+            self.stop(Cause::Signal(Signal::HUP), Sig::HUP, self.clock.now() + self.rules.grace());
             return;
         }
         if self.lease.is_some_and(|lease| lease.state() == LockState::Lost) {
             return;
         }
-        if had_terminal {
-            self.terminal.hand_to(self.job.group());
+        if needs_terminal {
+            self.terminal.lend_to(self.job.group());
         }
-        self.job.signal_all(Sig::CONT);
+        self.job.resume(&running);
     }
 }

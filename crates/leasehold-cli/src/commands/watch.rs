@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Holder, Locked, Locks};
+use leasehold::{Holder, Locked};
 use serde_json::{Value, json};
 
 use crate::escape::escape;
@@ -10,7 +10,6 @@ use crate::exit::{self, Failure};
 use crate::locks_view::{self, json_object, table, terminal_width};
 use crate::options::Common;
 use crate::reporter::Reporter;
-use crate::signals::Signals;
 use crate::{event, output, store};
 
 /// The time between two looks.
@@ -31,21 +30,12 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let mut signals = Signals::install()
-        .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}")))?;
     let locks = store::open(&options.common).await?;
-    tokio::select! {
-        signal = signals.next() => Ok(exit::of_signal(signal.number())),
-        result = watch(&locks, options, reporter) => result,
-    }
-}
-
-async fn watch(locks: &Locks, options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
     let mut known = BTreeMap::new();
     let mut failing = false;
     let mut first = true;
     loop {
-        match locks_view::list(locks, &options.prefix).await {
+        match locks_view::list(&locks, &options.prefix).await {
             Ok(held) => {
                 failing = false;
                 match terminal_width() {

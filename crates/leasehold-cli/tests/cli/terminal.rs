@@ -22,15 +22,20 @@ pub(crate) struct Terminal<'a> {
 
 impl<'a> Terminal<'a> {
     pub(crate) fn new(place: &'a Place) -> Self {
+        let terminal = Self::running(place, "PS1='ready> ' exec bash --norc --noprofile -i");
+        terminal.see("ready> ");
+        terminal
+    }
+
+    /// A terminal on which `command_line` is all there is.
+    pub(crate) fn running(place: &'a Place, command_line: &str) -> Self {
         let leasehold = place.leasehold([""; 0]).get_program().to_owned();
         let mut command = Command::new("script");
-        command.args(["--quiet", "--flush", "--command", "PS1='ready> ' bash --norc --noprofile -i", "screen"]);
+        command.args(["--quiet", "--flush", "--command", command_line, "typescript"]);
         command.env("LEASEHOLD", leasehold).env("LEASEHOLD_STORE", place.store());
         command.current_dir(place.path("")).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let script = command.spawn().expect("these tests need the program `script`");
-        let terminal = Self { place, script };
-        terminal.see("ready> ");
-        terminal
+        Self { place, script }
     }
 
     pub(crate) fn type_in(&mut self, keys: &str) {
@@ -39,14 +44,19 @@ impl<'a> Terminal<'a> {
     }
 
     pub(crate) fn see(&self, text: &str) {
-        let look = std::panic::AssertUnwindSafe(|| eventually(text, || self.screen().contains(text)));
+        self.see_times(text, 1);
+    }
+
+    pub(crate) fn see_times(&self, text: &str, times: usize) {
+        let seen = || self.screen().matches(text).count() >= times;
+        let look = std::panic::AssertUnwindSafe(|| eventually(text, seen));
         let found = std::panic::catch_unwind(look);
         assert!(found.is_ok(), "{text:?} is not on the screen:\n{}", self.screen());
     }
 
     /// All that was written to it so far.
     pub(crate) fn screen(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.place.path("screen")).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&std::fs::read(self.place.path("typescript")).unwrap_or_default()).into_owned()
     }
 }
 
