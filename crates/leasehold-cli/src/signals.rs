@@ -113,7 +113,9 @@ impl Signals {
 
     fn hear(&mut self, signals: impl IntoIterator<Item = Signal>) -> io::Result<()> {
         let ignored = ignored();
-        for signal in signals.into_iter().filter(|signal| !is_in(ignored, signal.0)) {
+        // CONT continues who ignores it all the same.
+        let is_heard = |signal: &Signal| *signal == Signal::CONT || !is_in(ignored, signal.0);
+        for signal in signals.into_iter().filter(is_heard) {
             self.streams.push((signal, unix::signal(SignalKind::from_raw(signal.0))?));
         }
         Ok(())
@@ -153,13 +155,25 @@ impl Signals {
 
     /// The deadly signal that has come already, if one has. Cancel-safe.
     pub(crate) async fn pending(&mut self) -> Option<Signal> {
-        // The runtime looks for signals when nobody has anything to do.
-        tokio::task::yield_now().await;
-        tokio::select! {
-            biased;
-            signal = self.next_deadly() => Some(signal),
-            () = std::future::ready(()) => None,
-        }
+        at_once(self.next_deadly()).await
+    }
+
+    /// Whether `signal` has come already. Others stay where they are. Cancel-safe.
+    pub(crate) async fn has_come(&mut self, signal: Signal) -> bool {
+        let stream = self.streams.iter_mut().find(|(heard, _)| *heard == signal);
+        let Some((_, stream)) = stream else { return false };
+        at_once(stream.recv()).await.is_some()
+    }
+}
+
+/// What is there without waiting.
+async fn at_once<T>(next: impl Future<Output = T>) -> Option<T> {
+    // The runtime looks for signals when nobody has anything to do.
+    tokio::task::yield_now().await;
+    tokio::select! {
+        biased;
+        next = next => Some(next),
+        () = std::future::ready(()) => None,
     }
 }
 
@@ -199,5 +213,17 @@ mod tests {
         rustix::process::kill_process(ourselves, Sig::USR2).unwrap();
         assert_eq!(signals.pending().await.map(Signal::number), Some(Sig::USR2.as_raw()));
         assert_eq!(signals.pending().await, None);
+    }
+
+    #[tokio::test]
+    async fn that_we_were_continued_is_told_once_and_takes_no_other_signal_away() {
+        let mut signals = Signals::install().unwrap().with_suspend().unwrap();
+        assert!(!signals.has_come(Signal::CONT).await);
+        let ourselves = rustix::process::getpid();
+        rustix::process::kill_process(ourselves, Sig::USR1).unwrap();
+        rustix::process::kill_process(ourselves, Sig::CONT).unwrap();
+        assert!(signals.has_come(Signal::CONT).await);
+        assert!(!signals.has_come(Signal::CONT).await);
+        assert_eq!(signals.pending().await.map(Signal::number), Some(Sig::USR1.as_raw()));
     }
 }

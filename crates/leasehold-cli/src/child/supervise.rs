@@ -17,7 +17,7 @@ use crate::signals::{Signal, Signals};
 /// A second signal that comes later than this after the first means that the sender insists.
 const INSISTING: Duration = Duration::from_secs(1);
 
-/// Who is stopped and continued by a person takes at least this long.
+/// Who was away for so long was stopped, although the news of being continued may come later.
 const BRIEFEST_STOP: Duration = Duration::from_millis(5);
 
 /// How often to look whether what was told to stop has done so. Grandchildren end without telling
@@ -138,12 +138,12 @@ impl<'a> Supervisor<'a> {
                 break;
             }
             if let Some(signal) = self.job.take_stop() {
-                self.stopped_by(signal);
+                self.stopped_by(signal, signals).await;
             }
             let look_at = self.tend().await;
             tokio::select! {
                 _ = children.recv() => {}
-                signal = signals.next() => self.got(signal),
+                signal = signals.next() => self.got(signal, signals).await,
                 loss = &mut lost, if !is_lost => {
                     is_lost = true;
                     self.lost(loss);
@@ -247,10 +247,10 @@ impl<'a> Supervisor<'a> {
     }
 
     /// We got a signal. All are passed on; if we were asked to stop, we insist.
-    fn got(&mut self, signal: Signal) {
+    async fn got(&mut self, signal: Signal, signals: &mut Signals) {
         self.reporter.report(&event::signal(signal));
         if signal == Signal::TSTP {
-            self.suspend(self.terminal.was_lent());
+            self.suspend(self.terminal.was_lent(), signals).await;
             return;
         }
         if signal == Signal::CONT && self.terminal.was_lent() {
@@ -303,7 +303,7 @@ impl<'a> Supervisor<'a> {
 
     /// A signal stopped the command. Programs do that to themselves when they need the terminal and
     /// do not have it.
-    fn stopped_by(&mut self, signal: i32) {
+    async fn stopped_by(&mut self, signal: i32, signals: &mut Signals) {
         if self.stopping.is_some() {
             return;
         }
@@ -311,7 +311,7 @@ impl<'a> Supervisor<'a> {
         if self.terminal.lend_to(self.job.group()) {
             self.job.signal_group(Sig::CONT);
         } else if needs_terminal || self.terminal.was_lent() {
-            self.suspend(true);
+            self.suspend(true, signals).await;
         }
         // Somebody stopped a command that has nothing to do with a terminal. He will continue it,
         // and the lock is renewed meanwhile.
@@ -319,7 +319,7 @@ impl<'a> Supervisor<'a> {
 
     /// Stops the command, then ourselves, as Ctrl-Z demands. We do not renew the lock while we are
     /// stopped; if it ran out meanwhile, the command does not get to run again.
-    fn suspend(&mut self, needs_terminal: bool) {
+    async fn suspend(&mut self, needs_terminal: bool, signals: &mut Signals) {
         self.reporter.report(&event::suspended());
         let running = self.job.pause();
         let had_terminal = self.terminal.is_lent();
@@ -327,7 +327,9 @@ impl<'a> Supervisor<'a> {
         let stopped = self.clock.now();
         // Unlike SIGSTOP, this one is ignored if nobody is there to continue us.
         let _ = kill_current_process_group(Sig::TTOU);
-        if self.clock.now().duration_since(stopped) < BRIEFEST_STOP && !had_terminal {
+        let time = self.clock.now().duration_since(stopped);
+        let continued = signals.has_come(Signal::CONT).await || time >= BRIEFEST_STOP;
+        if !continued && !had_terminal {
             // Nobody stopped us, so nobody will give the command the terminal it wants: it would
             // ask over and over.
             self.stop(Cause::Signal(Signal::HUP), Sig::HUP, self.clock.now() + self.rules.grace());

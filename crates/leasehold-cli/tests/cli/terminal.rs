@@ -22,7 +22,8 @@ pub(crate) struct Terminal<'a> {
 
 impl<'a> Terminal<'a> {
     pub(crate) fn new(place: &'a Place) -> Self {
-        let terminal = Self::running(place, "PS1='ready> ' exec bash --norc --noprofile -i");
+        // The screen starts with this line.
+        let terminal = Self::running(place, "PS1='rea''dy> ' exec bash --norc --noprofile -i");
         terminal.see("ready> ");
         terminal
     }
@@ -87,6 +88,8 @@ fn ctrl_c_ends_the_command_with_and_without_the_terminal(store: Store) {
         terminal.type_in(&format!("\"$LEASEHOLD\" run k -- {command}; echo {number}=$?\n"));
         eventually("it is held", || place.is_held("k"));
         terminal.type_in("\u{3}");
+        // The shell throws away what was typed before its prompt.
+        terminal.see_times("ready> ", 2 * number + 2);
         terminal.type_in(&format!("echo {number}=$?\n"));
         terminal.see(&format!("{number}=130"));
         assert!(!place.is_held("k"));
