@@ -67,19 +67,19 @@ impl Job {
         let child = command.spawn().map_err(|error| shim::cannot_run(&program, &error))?;
         let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let leader = leader.ok_or_else(|| Failure::new(exit::CANNOT_EXECUTE, "the process has no number"))?;
-        if !cfg!(target_os = "linux") && terminal.is_lent() {
-            // Without the shim the command cannot take it before it starts.
-            terminal.lend_to(leader);
-        }
+        terminal.started(leader);
         Ok(Self { leader, status: None, stopped_by: None, is_stopped: false })
+    }
+
+    /// A process that a test has started.
+    #[cfg(test)]
+    pub(super) fn of(child: &std::process::Child) -> Self {
+        let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+        Self { leader, status: None, stopped_by: None, is_stopped: false }
     }
 
     pub(crate) fn pid(&self) -> i32 {
         self.leader.as_raw_nonzero().get()
-    }
-
-    pub(super) fn group(&self) -> Pid {
-        self.leader
     }
 
     /// How the command ended, if it has.

@@ -3,6 +3,7 @@
 mod clock;
 mod deadline;
 mod descendants;
+mod ended;
 mod job;
 mod orphans;
 pub(crate) mod shim;
@@ -10,7 +11,8 @@ mod supervise;
 mod terminal;
 
 pub(crate) use descendants::can_be_found;
+pub(crate) use ended::{Cause, Ended};
 pub(crate) use job::Job;
 pub(crate) use orphans::reaping;
-pub(crate) use supervise::{Cause, Ended, Supervisor};
+pub(crate) use supervise::Supervisor;
 pub(crate) use terminal::{Terminal, write_always};

@@ -7,10 +7,10 @@ use tokio::signal::unix::{self, SignalKind};
 
 use super::clock::Clock;
 use super::deadline::Rules;
+use super::ended::{Cause, Ended};
 use super::job::{Job, Status};
 use super::terminal::Terminal;
 use crate::event;
-use crate::exit::{self, End};
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
 
@@ -23,50 +23,6 @@ const BRIEFEST_STOP: Duration = Duration::from_millis(5);
 /// How often to look whether what was told to stop has done so. Grandchildren end without telling
 /// us.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// Why a command was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// We got this signal.
-    Signal(Signal),
-    /// The lock is lost, or was about to be.
-    Lost,
-}
-
-/// How a command came to its end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
-    /// None if it cannot be killed.
-    status: Option<Status>,
-    /// Why it was stopped, if it did not end by itself.
-    pub(crate) cause: Option<Cause>,
-    /// Whether it had the terminal to the end.
-    had_terminal: bool,
-    killed: bool,
-}
-
-impl Ended {
-    /// How we have to end: as the command did.
-    pub(crate) fn end(self) -> End {
-        let killed = Status::Signalled(Sig::KILL.as_raw());
-        match (self.status, self.cause) {
-            // It took no notice of the signal, so that we had to kill it.
-            (status, Some(Cause::Signal(signal))) if self.killed && status.is_none_or(|status| status == killed) => {
-                End::Signal(signal)
-            }
-            (None, _) => End::Code(exit::UNAVAILABLE),
-            (Some(Status::Exited(code)), _) => End::Code(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-            (Some(Status::Signalled(number)), cause) => {
-                let signal = Signal::new(number);
-                let of_terminal = [Signal::INT, Signal::QUIT].contains(&signal);
-                if self.had_terminal && of_terminal && cause.is_none() {
-                    return End::Interrupted(signal);
-                }
-                End::Signal(signal)
-            }
-        }
-    }
-}
 
 /// A command that was told to stop.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +146,7 @@ impl<'a> Supervisor<'a> {
             }
             return kill_at.min(now + LOOK);
         }
-        if self.job.is_stopped() && self.terminal.lend_to(self.job.group()) {
+        if self.job.is_stopped() && self.terminal.lend() {
             // It stopped while we were in the background, and a shell does not tell who it brings
             // to the foreground.
             self.job.signal_group(Sig::CONT);
@@ -254,7 +210,7 @@ impl<'a> Supervisor<'a> {
             return;
         }
         if signal == Signal::CONT && self.terminal.was_lent() {
-            self.terminal.lend_to(self.job.group());
+            self.terminal.lend();
         }
         if !signal.asks_to_stop() {
             self.job.signal_group(signal.to_send());
@@ -308,7 +264,7 @@ impl<'a> Supervisor<'a> {
             return;
         }
         let needs_terminal = signal == Sig::TTIN.as_raw() || signal == Sig::TTOU.as_raw();
-        if self.terminal.lend_to(self.job.group()) {
+        if self.terminal.lend() {
             self.job.signal_group(Sig::CONT);
         } else if needs_terminal || self.terminal.was_lent() {
             self.suspend(true, signals).await;
@@ -339,8 +295,65 @@ impl<'a> Supervisor<'a> {
             return;
         }
         if needs_terminal {
-            self.terminal.lend_to(self.job.group());
+            self.terminal.lend();
         }
         self.job.resume(&running);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+
+    use leasehold::memory::Memory;
+    use leasehold::testing::ManualClock;
+    use leasehold::{Guard, Locks};
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    /// A lock that nobody renews, on a clock that stands still.
+    async fn held() -> (Guard, ManualClock) {
+        let clock = ManualClock::new();
+        let locks = Locks::builder(Memory::with_clock(&clock)).clock(&clock).build();
+        (locks.lock("k").ttl(TTL).heartbeat(false).acquire().await.unwrap(), clock)
+    }
+
+    fn supervisor<'a>(guard: &'a Guard, reporter: &'a Reporter) -> Supervisor<'a> {
+        let child = std::process::Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let grace = Duration::from_secs(10);
+        Supervisor::new(Job::of(&child), Terminal::none(), Some(guard.lease()), (grace, TTL, None), reporter)
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_ended_long_ago_while_the_machine_slept_leaves_no_grace() {
+        let (guard, _) = held().await;
+        let reporter = Reporter::new(false, true, false);
+        for (asleep, grace) in [(TTL, Duration::from_millis(500)), (2 * TTL, Duration::ZERO)] {
+            let mut supervisor = supervisor(&guard, &reporter);
+            supervisor.tend().await;
+            supervisor.clock.suspend(asleep);
+            supervisor.lost(Loss::Expired);
+            let Stopping { told_to_stop, kill_at } = supervisor.stopping.unwrap();
+            assert!(kill_at.duration_since(told_to_stop) <= grace, "{asleep:?}");
+            supervisor.kill().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_about_to_end_is_noticed_soon_after_the_machine_wakes_up() {
+        let (guard, clock) = held().await;
+        let reporter = Reporter::new(false, true, false);
+        let supervisor = supervisor(&guard, &reporter);
+        let mut signals = Signals::install().unwrap();
+        let asleep = async {
+            // The supervisor sleeps by then; all its timers would take twenty seconds.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            clock.advance(TTL * 9 / 10);
+        };
+        let watched = async { tokio::join!(supervisor.watch(&mut signals), asleep).0 };
+        let ended = tokio::time::timeout(TTL / 2, watched).await.expect("it sleeps on").unwrap();
+        assert_eq!(ended.cause, Some(Cause::Lost));
     }
 }

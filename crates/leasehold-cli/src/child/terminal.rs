@@ -16,6 +16,8 @@ pub(crate) struct Terminal {
     lent: bool,
     /// The command has had it at some time.
     was_lent: bool,
+    /// The group of the command.
+    group: Option<Pid>,
     /// The settings before it was lent.
     before: Option<Termios>,
     /// The settings that the command had made when it was stopped.
@@ -29,7 +31,22 @@ impl Terminal {
     pub(crate) fn for_command() -> Self {
         let lent = isatty(rustix::stdio::stdin()) && isatty(rustix::stdio::stdout()) && is_ours();
         let before = if lent { settings() } else { None };
-        Self { lent, was_lent: lent, before, of_command: None }
+        Self { lent, was_lent: lent, group: None, before, of_command: None }
+    }
+
+    /// For tests that have none.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self { lent: false, was_lent: false, group: None, before: None, of_command: None }
+    }
+
+    /// The command has started, in this group.
+    pub(super) fn started(&mut self, group: Pid) {
+        self.group = Some(group);
+        if !cfg!(target_os = "linux") && self.lent {
+            // Without the shim the command could not take it before it started.
+            give_to(group);
+        }
     }
 
     pub(super) fn is_lent(&self) -> bool {
@@ -41,11 +58,9 @@ impl Terminal {
         self.was_lent
     }
 
-    /// Lends it to `group`, if it is ours now. Tells whether it was.
-    pub(super) fn lend_to(&mut self, group: Pid) -> bool {
-        if !is_ours() {
-            return false;
-        }
+    /// Lends it to the command, if it is ours now. Tells whether it was.
+    pub(super) fn lend(&mut self) -> bool {
+        let Some(group) = self.group.filter(|_| is_ours()) else { return false };
         self.before = settings();
         if let Some(settings) = self.of_command.take() {
             set(&settings);
@@ -66,7 +81,7 @@ impl Terminal {
     /// Takes it back. A command that came to a bad end may have left settings that nobody can work
     /// with; one that ended by itself may have made them on purpose.
     pub(super) fn take_back(&mut self, with_settings: bool) {
-        if !std::mem::take(&mut self.lent) || !is_of_command() {
+        if !std::mem::take(&mut self.lent) || !is_of_command(self.group) {
             return;
         }
         give_to(getpgrp());
@@ -99,11 +114,12 @@ fn is_ours() -> bool {
 
 /// Whether the group that has the terminal is one of the command, which may be a shell with jobs of
 /// its own, or is gone. Otherwise the shell above us has taken it meanwhile.
-fn is_of_command() -> bool {
+fn is_of_command(command: Option<Pid>) -> bool {
     let Some(terminal) = terminal() else { return false };
     let Ok(group) = tcgetpgrp(terminal) else { return true };
-    let is_member = |number: i32| number == group.as_raw_nonzero().get();
-    test_kill_process_group(group) == Err(Errno::SRCH) || descendants().iter().any(|process| is_member(process.group))
+    Some(group) == command
+        || test_kill_process_group(group) == Err(Errno::SRCH)
+        || descendants().iter().any(|process| process.group == group.as_raw_nonzero().get())
 }
 
 fn settings() -> Option<Termios> {

@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     messages_do_not_stop_us_on_a_terminal_that_stops_writers,
     ctrl_z_without_anybody_to_continue_us_stops_nothing,
     a_run_inside_a_run_can_be_stopped_and_continued,
+    a_terminal_that_goes_away_ends_who_does_not_expect_it_and_nobody_else,
 ];
 
 /// A program that does to the terminal what editors and pagers do, and stops itself as `top` does.
@@ -314,4 +315,20 @@ fn a_run_inside_a_run_can_be_stopped_and_continued(store: Store) {
     terminal.see("[key q]");
     expect_code(&mut terminal, 3);
     assert!(!place.is_held("inner") && !place.is_held("outer"));
+}
+
+fn a_terminal_that_goes_away_ends_who_does_not_expect_it_and_nobody_else(store: Store) {
+    let place = Place::new(store);
+    place.script("job.sh", "trap 'echo HUP >> heard' HUP\necho $PPID > parent\nwhile :; do sleep 0.02; done\n");
+    let mut terminal = Terminal::new(&place);
+    terminal.type_in("\"$LEASEHOLD\" run --grace 0s expected -- sh job.sh &\n");
+    let parent = place.pid("parent");
+    terminal.type_in("\"$LEASEHOLD\" run unexpected -- sh -c 'echo ru''nning; exec sleep 600'\n");
+    terminal.see("running");
+    drop(terminal);
+    eventually("who does not expect it ends", || !place.is_held("unexpected"));
+    assert_eq!(place.first_line("heard"), "HUP");
+    assert!(place.is_held("expected"), "as under nohup");
+    signal(parent, "TERM");
+    eventually("it ends when it is asked to", || !place.is_held("expected"));
 }

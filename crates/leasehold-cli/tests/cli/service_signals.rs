@@ -12,6 +12,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     every_command_ends_by_the_signal_itself,
     a_command_that_ends_by_a_signal_is_followed,
     the_lock_is_kept_through_signals_that_do_not_ask_to_stop,
+    a_signal_at_any_moment_of_the_start_ends_us_and_leaves_nothing_behind,
 ];
 
 /// Writes the names of the signals it hears to the file `heard`.
@@ -107,4 +108,17 @@ fn the_lock_is_kept_through_signals_that_do_not_ask_to_stop(store: Store) {
     keeping.signal("TERM");
     assert_eq!(keeping.done().signal, Some(15));
     assert!(!place.is_held("k"));
+}
+
+fn a_signal_at_any_moment_of_the_start_ends_us_and_leaves_nothing_behind(store: Store) {
+    let place = Place::new(store);
+    for millis in (0..40).step_by(4) {
+        let starting = place.start(["run", "k", "--", "sleep", "600"]);
+        // Wherever it is by then: loading, connecting, with the lock, or with the command.
+        std::thread::sleep(std::time::Duration::from_millis(millis));
+        starting.signal("TERM");
+        let done = starting.done();
+        assert_eq!(done.signal, Some(15), "after {millis} ms: {done:?}");
+        assert!(!place.is_held("k"), "after {millis} ms");
+    }
 }
