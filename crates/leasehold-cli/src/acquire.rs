@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::event::{self, Level};
 use crate::exit::Failure;
+use crate::held;
 use crate::options::LockOptions;
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
@@ -130,7 +131,7 @@ impl Wanted<'_> {
                     }
                     Err(error) => Asked::Refused(error, seen.recently().map(|(contention, _)| contention)),
                 },
-                signal = signals.next() => {
+                signal = signals.next_deadly() => {
                     reporter.report(&event::signal(signal));
                     return Asked::Stopped(signal);
                 }
@@ -143,7 +144,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Tries once, and waits if that shows somebody with the lock. Who waits only for a store that
+    /// Tries once, and waits if that shows somebody with the lock who does not wait for us. Who waits only for a store that
     /// fails should hear why.
     async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, started: Instant) -> Result<Guard, Error> {
         let timeout = self.options.wait_at_most();
@@ -165,6 +166,7 @@ impl Wanted<'_> {
             }
         };
         let request = self.request(locks, seen);
+        let timeout = if held::is_held_around_us(self.key, &contention) { Some(Duration::ZERO) } else { timeout };
         match timeout {
             None => {
                 seen.note(&contention);
@@ -199,6 +201,13 @@ impl Wanted<'_> {
     pub(crate) fn refused(&self, error: &Error, seen: Option<&Contention>) -> Failure {
         let seen = seen.filter(|_| error.code() == ErrorCode::AcquisitionTimeout);
         let Some(contention) = error.contention().or(seen) else { return Failure::from(error) };
+        if held::is_held_around_us(self.key, contention) {
+            let message = format!("'{}' is held by the `leasehold run` that this is part of", self.key.as_str());
+            return Failure::new(self.options.conflict_exit_code, message).hint(
+                "do without the second lock, or take another key; what runs in the background and may wait for the \
+                 end of the first is started with env -u LEASEHOLD_HELD",
+            );
+        }
         let message = format!(
             "'{}' is held by {} since {} ({}), for at most {} more unless extended",
             self.key.as_str(),

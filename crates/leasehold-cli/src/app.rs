@@ -14,9 +14,10 @@ use crate::commands::{
     acquire, completions, doctor, extend, force_release, ls, man, markdown, migrate, release, run, show, watch,
 };
 use crate::escape::escape;
-use crate::exit::{self, Failure};
+use crate::exit::{self, End, Failure};
 use crate::options::Common;
 use crate::reporter::Reporter;
+use crate::signals::Signals;
 use crate::task::shell_line;
 use crate::{child, event, store, text};
 
@@ -31,7 +32,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     }
     let json = wants_json(&arguments);
     match Cli::read(&arguments) {
-        Ok(cli) => ExitCode::from(dispatch(cli.command)),
+        Ok(cli) => dispatch(cli.command).finish(),
         Err(error) if error.exit_code() == 0 => {
             let _ = error.print();
             ExitCode::SUCCESS
@@ -49,24 +50,22 @@ fn wants_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }
 
-fn dispatch(command: Command) -> u8 {
+fn dispatch(command: Command) -> End {
     match command {
         Command::Run(options) => reporting(&options.common, async |reporter| run::run(&options, reporter).await),
         Command::Acquire(options) => {
             reporting(&options.common, async |reporter| acquire::run(&options, reporter).await)
         }
-        Command::Extend(options) => reporting(&options.common, async |_| extend::run(&options).await),
-        Command::Release(options) => reporting(&options.common, async |_| release::run(&options).await),
-        Command::Ls(options) => reporting(&options.common, async |reporter| ls::run(&options, reporter).await),
-        Command::Show(options) => reporting(&options.common, async |_| show::run(&options).await),
-        Command::Watch(options) => reporting(&options.common, async |reporter| watch::run(&options, reporter).await),
+        Command::Extend(options) => mortal(&options.common, async |_| extend::run(&options).await),
+        Command::Release(options) => mortal(&options.common, async |_| release::run(&options).await),
+        Command::Ls(options) => mortal(&options.common, async |reporter| ls::run(&options, reporter).await),
+        Command::Show(options) => mortal(&options.common, async |_| show::run(&options).await),
+        Command::Watch(options) => mortal(&options.common, async |reporter| watch::run(&options, reporter).await),
         Command::ForceRelease(options) => {
-            reporting(&options.common, async |reporter| force_release::run(&options, reporter).await)
+            mortal(&options.common, async |reporter| force_release::run(&options, reporter).await)
         }
-        Command::Doctor(options) => reporting(&options.common, async |_| doctor::run(&options).await),
-        Command::Migrate(options) => {
-            reporting(&options.common, async |reporter| migrate::run(&options, reporter).await)
-        }
+        Command::Doctor(options) => mortal(&options.common, async |_| doctor::run(&options).await),
+        Command::Migrate(options) => mortal(&options.common, async |reporter| migrate::run(&options, reporter).await),
         Command::Completions(options) => plain(completions::run(&options)),
         Command::Man(options) => plain(man::run(&options)),
         Command::Markdown(_) => plain(markdown::run()),
@@ -75,9 +74,11 @@ fn dispatch(command: Command) -> u8 {
 
 /// Runs a command that talks to the store. On one thread, so that the thread which starts a child
 /// lives as long as we.
-fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Failure>) -> u8 {
+fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<End, Failure>) -> End {
     let reporter = Reporter::new(common.json, common.quiet, common.verbose);
     let result = match runtime() {
+        _ if !reporter.has_thread() => Err(Failure::new(exit::UNAVAILABLE, "cannot start a thread")
+            .hint("raise the limit on processes (ulimit -u); unshare --pid also needs --fork")),
         Ok(runtime) => runtime.block_on(work(&reporter)),
         Err(error) => Err(Failure::new(exit::UNAVAILABLE, format!("cannot start: {error}"))),
     };
@@ -86,7 +87,22 @@ fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Fa
         if !failure.message.is_empty() {
             reporter.report(&event::error(&failure, reporter.verbose()));
         }
-        failure.code
+        End::Code(failure.code)
+    })
+}
+
+/// As [`reporting`], for a command that has nothing to give back when a signal ends it. The system
+/// ends it, but not if it is the first process of a container.
+fn mortal(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Failure>) -> End {
+    reporting(common, async |reporter| {
+        if !rustix::process::getpid().is_init() {
+            return work(reporter).await.map(End::Code);
+        }
+        let mut signals = Signals::install().map_err(|error| Failure::signals(&error))?;
+        tokio::select! {
+            result = work(reporter) => result.map(End::Code),
+            signal = signals.next_deadly() => Ok(End::Signal(signal)),
+        }
     })
 }
 
@@ -96,14 +112,10 @@ fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-fn plain(result: Result<(), Failure>) -> u8 {
-    result.map_or_else(
-        |failure| {
-            Reporter::new(false, false, false).report(&event::error(&failure, false));
-            failure.code
-        },
-        |()| 0,
-    )
+fn plain(result: Result<(), Failure>) -> End {
+    let Err(failure) = result else { return End::Code(0) };
+    Reporter::new(false, false, false).report(&event::error(&failure, false));
+    End::Code(failure.code)
 }
 
 /// clap's error on one line, with its tip as the hint.

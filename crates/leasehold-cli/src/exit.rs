@@ -1,13 +1,17 @@
 //! Exit codes: what they are, what they mean, and which error leads to which.
 
 use std::io;
+use std::process::ExitCode;
 
 use leasehold::{Error, ErrorCode};
+use rustix::process::{Resource, Rlimit, kill_current_process_group, setrlimit};
 
 use crate::event::Level;
+use crate::signals::Signal;
 use crate::text;
 
-/// `show` and `force-release`: there is nothing to show or to release.
+/// `show`, `force-release` and `migrate`: there is nothing to show or to release, or the user said
+/// no.
 pub(crate) const NOTHING: u8 = 1;
 /// A flag, key, duration or lock id is wrong.
 pub(crate) const USAGE: u8 = 64;
@@ -29,7 +33,7 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// What `--help` and the reference say.
 pub(crate) const TABLE: &[(&str, &str)] = &[
     ("0", "done; `run`: CMD ended with 0"),
-    ("1", "`show`, `force-release`: nobody holds the lock, or you said no"),
+    ("1", "`show`, `force-release`: nobody holds the lock; `force-release`, `migrate`: you said no"),
     ("64", "usage: a wrong flag, key, duration or lock id"),
     ("69", "the store is unavailable"),
     ("75", "somebody else holds the lock (another code with -E)"),
@@ -38,7 +42,7 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
     ("79", "the lock was lost; `extend`, `release`: it is not there any more"),
     ("126", "`run`: CMD cannot be executed"),
     ("127", "`run`: CMD was not found"),
-    ("128+N", "ended by signal N"),
+    ("128+N", "ended by signal N, as shells show it"),
     ("other", "`run`: CMD's own exit code"),
 ];
 
@@ -48,7 +52,42 @@ pub(crate) fn help() -> String {
     format!("Exit codes:\n{}", lines.collect::<String>())
 }
 
-/// The exit code for a signal that ended us or the command.
+/// How we end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With this exit code.
+    Code(u8),
+    /// By this signal, so that a shell stops the script or the loop that we are part of.
+    Signal(Signal),
+    /// By this signal, which the terminal has sent to the command alone. Without us, it would have
+    /// sent it to all that share our process group: the script around us too.
+    Interrupted(Signal),
+}
+
+impl End {
+    /// Ends this process by the signal if that is how it has to end; otherwise tells its exit code.
+    /// Everything must be done by then.
+    pub(crate) fn finish(self) -> ExitCode {
+        let signal = match self {
+            End::Code(code) => return ExitCode::from(code),
+            End::Signal(signal) => signal,
+            End::Interrupted(signal) => {
+                let _ = kill_current_process_group(signal.to_send());
+                signal
+            }
+        };
+        // No signal ends the first process of a container by default.
+        if !rustix::process::getpid().is_init() {
+            // If there is anything to be learnt from a core, then from that of the command.
+            let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+            // Returns for those that it does not know.
+            let _ = signal_hook::low_level::emulate_default_handler(signal.number());
+        }
+        ExitCode::from(of_signal(signal.number()))
+    }
+}
+
+/// The exit code for a signal that ended us or the command, as shells show it.
 pub(crate) fn of_signal(number: i32) -> u8 {
     u8::try_from(128 + number).unwrap_or(u8::MAX)
 }
@@ -85,6 +124,11 @@ impl Failure {
     /// An error in what the user typed.
     pub(crate) fn usage(error: &Error) -> Self {
         Self { code: USAGE, ..Self::from(error) }
+    }
+
+    /// The system does not tell us of signals.
+    pub(crate) fn signals(error: &io::Error) -> Self {
+        Self::new(UNAVAILABLE, format!("cannot listen to signals: {error}"))
     }
 
     /// The reader of our output is gone, or the disk it went to is full.
@@ -190,6 +234,12 @@ mod tests {
         let failure = Failure::from(&error);
         assert_eq!((failure.message.as_str(), failure.hint.as_deref()), ("two lines", Some("do")));
         assert_eq!(failure.causes, ["why"]);
+    }
+
+    #[test]
+    fn the_table_names_each_command_that_ends_with_1() {
+        let (_, meaning) = TABLE.iter().find(|(code, _)| *code == "1").unwrap();
+        assert!(["show", "force-release", "migrate"].iter().all(|name| meaning.contains(name)), "{meaning}");
     }
 
     #[test]

@@ -44,6 +44,7 @@ mod exit;
 #[cfg(feature = "_fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod held;
 mod locks_view;
 mod notes;
 mod options;

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use crate::child::write_always;
 use crate::escape::escape;
 use crate::event::{Event, Level};
 
@@ -30,14 +31,14 @@ impl Reporter {
         };
         let (lines, received) = channel::<String>();
         let (finished, done) = channel();
-        // Without a thread the lines are dropped; the work goes on.
-        let _ = thread::Builder::new().name("leasehold-reporter".into()).spawn(move || {
+        let thread = thread::Builder::new().name("leasehold-reporter".into()).spawn(move || {
+            write_always();
             for line in received {
                 let _ = std::io::stderr().write_all(line.as_bytes());
             }
             let _ = finished.send(());
         });
-        Self { lines: Some(lines), done, most, json }
+        Self { lines: thread.is_ok().then_some(lines), done, most, json }
     }
 
     pub(crate) fn report(&self, event: &Event) {
@@ -52,9 +53,20 @@ impl Reporter {
     }
 
     fn say(&self, text: String) {
-        if let Some(lines) = &self.lines {
-            let _ = lines.send(text);
+        match &self.lines {
+            Some(lines) => {
+                let _ = lines.send(text);
+            }
+            // All that is said then is that there can be no thread.
+            None => {
+                let _ = std::io::stderr().write_all(text.as_bytes());
+            }
         }
+    }
+
+    /// Whether the system lets us start threads.
+    pub(crate) fn has_thread(&self) -> bool {
+        self.lines.is_some()
     }
 
     pub(crate) fn verbose(&self) -> bool {

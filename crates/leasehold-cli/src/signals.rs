@@ -1,10 +1,11 @@
-//! The signals that ask us to stop.
+//! The signals that we hear, so that none of them ends us before the lock is given back.
 
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
+use rustix::process::Signal as Sig;
 use tokio::signal::unix::{self, SignalKind};
 
 /// A signal, by number.
@@ -12,11 +13,34 @@ use tokio::signal::unix::{self, SignalKind};
 pub(crate) struct Signal(i32);
 
 impl Signal {
-    pub(crate) const TSTP: Signal = Signal(rustix::process::Signal::TSTP.as_raw());
-    pub(crate) const HUP: Signal = Signal(rustix::process::Signal::HUP.as_raw());
+    pub(crate) const CONT: Signal = Signal(Sig::CONT.as_raw());
+    pub(crate) const HUP: Signal = Signal(Sig::HUP.as_raw());
+    pub(crate) const INT: Signal = Signal(Sig::INT.as_raw());
+    pub(crate) const QUIT: Signal = Signal(Sig::QUIT.as_raw());
+    pub(crate) const TSTP: Signal = Signal(Sig::TSTP.as_raw());
+
+    pub(crate) const fn new(number: i32) -> Self {
+        Self(number)
+    }
 
     pub(crate) fn number(self) -> i32 {
         self.0
+    }
+
+    /// The signal to pass on. We have no means to send a real-time signal: it becomes TERM.
+    pub(crate) fn to_send(self) -> Sig {
+        Sig::from_named_raw(self.0).unwrap_or(Sig::TERM)
+    }
+
+    /// Whether it asks to stop. HUP does not: it tells a service to read its configuration again,
+    /// and whoever ends at it does so by himself.
+    pub(crate) fn asks_to_stop(self) -> bool {
+        [Sig::INT, Sig::TERM, Sig::QUIT].contains(&self.to_send())
+    }
+
+    /// Whether it ends a process that does not expect it.
+    pub(crate) fn is_deadly(self) -> bool {
+        ![Sig::WINCH.as_raw(), Sig::URG.as_raw(), Sig::CONT.as_raw(), Sig::TSTP.as_raw()].contains(&self.0)
     }
 
     /// The name with `SIG`, for those that are known by one.
@@ -34,8 +58,34 @@ impl fmt::Display for Signal {
     }
 }
 
-/// A wait for INT, TERM, HUP and QUIT. Those that were ignored when we started stay ignored: that
-/// is what `nohup` is for.
+/// Those that programs send to each other. Not those by which the system tells a process of its own
+/// faults and limits.
+const HEARD: &[Sig] = &[
+    Sig::INT,
+    Sig::TERM,
+    Sig::QUIT,
+    Sig::HUP,
+    Sig::USR1,
+    Sig::USR2,
+    Sig::ALARM,
+    Sig::VTALARM,
+    Sig::PROF,
+    Sig::IO,
+    Sig::URG,
+    Sig::WINCH,
+    #[cfg(target_os = "linux")]
+    Sig::POWER,
+];
+
+/// The real-time signals, which have no names but `RTMIN+N`. The C library keeps those below to
+/// itself.
+#[cfg(target_os = "linux")]
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+#[cfg(not(target_os = "linux"))]
+const REAL_TIME: std::ops::Range<i32> = 0..0;
+
+/// A wait for signals. Those that were ignored when we started stay ignored: that is what `nohup`
+/// is for.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
@@ -46,23 +96,29 @@ impl Signals {
     ///
     /// The system's, if a handler cannot be installed.
     pub(crate) fn install() -> io::Result<Self> {
-        let ask_to_stop = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
-        let ignored = ignored();
-        let listen = |kind: SignalKind| Ok((Signal(kind.as_raw_value()), unix::signal(kind)?));
-        let heard = ask_to_stop.into_iter().filter(|kind| !is_in(ignored, kind.as_raw_value()));
-        Ok(Self { streams: heard.map(listen).collect::<io::Result<_>>()? })
+        let mut signals = Self { streams: Vec::new() };
+        signals.hear(HEARD.iter().map(|signal| Signal(signal.as_raw())).chain(REAL_TIME.map(Signal)))?;
+        Ok(signals)
     }
 
-    /// Hears of Ctrl-Z too.
+    /// Hears of Ctrl-Z too, and of what ends it.
     ///
     /// # Errors
     ///
     /// As [`install`](Signals::install).
     pub(crate) fn with_suspend(mut self) -> io::Result<Self> {
-        if !is_in(ignored(), Signal::TSTP.0) {
-            self.streams.push((Signal::TSTP, unix::signal(SignalKind::from_raw(Signal::TSTP.0))?));
-        }
+        self.hear([Signal::TSTP, Signal::CONT])?;
         Ok(self)
+    }
+
+    fn hear(&mut self, signals: impl IntoIterator<Item = Signal>) -> io::Result<()> {
+        let ignored = ignored();
+        // CONT continues who ignores it all the same.
+        let is_heard = |signal: &Signal| *signal == Signal::CONT || !is_in(ignored, signal.0);
+        for signal in signals.into_iter().filter(is_heard) {
+            self.streams.push((signal, unix::signal(SignalKind::from_raw(signal.0))?));
+        }
+        Ok(())
     }
 
     /// The next signal. Cancel-safe.
@@ -76,6 +132,48 @@ impl Signals {
             Poll::Pending
         })
         .await
+    }
+
+    /// The next signal that ends a process that does not expect it. Cancel-safe.
+    pub(crate) async fn next_deadly(&mut self) -> Signal {
+        self.next_that(Signal::is_deadly).await
+    }
+
+    /// The next signal that asks to stop, or tells that the terminal is gone. Cancel-safe.
+    pub(crate) async fn next_to_stop(&mut self) -> Signal {
+        self.next_that(|signal| signal.asks_to_stop() || signal == Signal::HUP).await
+    }
+
+    async fn next_that(&mut self, counts: impl Fn(Signal) -> bool) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if counts(signal) {
+                return signal;
+            }
+        }
+    }
+
+    /// The deadly signal that has come already, if one has. Cancel-safe.
+    pub(crate) async fn pending(&mut self) -> Option<Signal> {
+        at_once(self.next_deadly()).await
+    }
+
+    /// Whether `signal` has come already. Others stay where they are. Cancel-safe.
+    pub(crate) async fn has_come(&mut self, signal: Signal) -> bool {
+        let stream = self.streams.iter_mut().find(|(heard, _)| *heard == signal);
+        let Some((_, stream)) = stream else { return false };
+        at_once(stream.recv()).await.is_some()
+    }
+}
+
+/// What is there without waiting.
+async fn at_once<T>(next: impl Future<Output = T>) -> Option<T> {
+    // The runtime looks for signals when nobody has anything to do.
+    tokio::task::yield_now().await;
+    tokio::select! {
+        biased;
+        next = next => Some(next),
+        () = std::future::ready(()) => None,
     }
 }
 
@@ -104,5 +202,28 @@ mod tests {
     fn signals_have_names() {
         assert_eq!(Signal(15).to_string(), "SIGTERM");
         assert_eq!(Signal(40).to_string(), "signal 40");
+    }
+
+    #[tokio::test]
+    async fn a_signal_that_has_come_is_pending_unless_it_means_nothing() {
+        let mut signals = Signals::install().unwrap();
+        let ourselves = rustix::process::getpid();
+        assert_eq!(signals.pending().await, None);
+        rustix::process::kill_process(ourselves, Sig::WINCH).unwrap();
+        rustix::process::kill_process(ourselves, Sig::USR2).unwrap();
+        assert_eq!(signals.pending().await.map(Signal::number), Some(Sig::USR2.as_raw()));
+        assert_eq!(signals.pending().await, None);
+    }
+
+    #[tokio::test]
+    async fn that_we_were_continued_is_told_once_and_takes_no_other_signal_away() {
+        let mut signals = Signals::install().unwrap().with_suspend().unwrap();
+        assert!(!signals.has_come(Signal::CONT).await);
+        let ourselves = rustix::process::getpid();
+        rustix::process::kill_process(ourselves, Sig::USR1).unwrap();
+        rustix::process::kill_process(ourselves, Sig::CONT).unwrap();
+        assert!(signals.has_come(Signal::CONT).await);
+        assert!(!signals.has_come(Signal::CONT).await);
+        assert_eq!(signals.pending().await.map(Signal::number), Some(Sig::USR1.as_raw()));
     }
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
 
-use super::descendants::{Process, adopt_orphans, descendants};
+use super::descendants::{Process, State, adopt_orphans, descendants};
 use super::shim;
+use super::terminal::Terminal;
 use crate::exit::{self, Failure};
 
 /// How long to go on killing what does not die, for example because it hangs in the kernel.
@@ -20,14 +21,6 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// The exit code that passes it on.
-    pub(crate) fn exit_code(self) -> u8 {
-        match self {
-            Status::Exited(code) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
-            Status::Signalled(signal) => exit::of_signal(signal),
-        }
-    }
-
     /// The code and the signal, one of which there is.
     pub(crate) fn parts(self) -> (Option<i32>, Option<i32>) {
         match self {
@@ -44,17 +37,25 @@ pub(crate) struct Job {
     status: Option<Status>,
     /// The signal that stopped the leader, until somebody looks.
     stopped_by: Option<i32>,
+    /// The leader is stopped.
+    is_stopped: bool,
 }
 
 impl Job {
-    /// Starts `words` in a process group of its own, with these variables set and removed.
+    /// Starts `words` in a process group of its own, with these variables set and removed, and with
+    /// the terminal if it is lent.
     ///
     /// # Errors
     ///
     /// The command cannot be started.
-    pub(crate) fn start(words: &[OsString], variables: &[(&str, Option<String>)], json: bool) -> Result<Self, Failure> {
+    pub(crate) fn start(
+        words: &[OsString],
+        variables: &[(&str, Option<String>)],
+        terminal: &mut Terminal,
+        json: bool,
+    ) -> Result<Self, Failure> {
         adopt_orphans();
-        let mut command = shim::command(words, json);
+        let mut command = shim::command(words, terminal.is_lent(), json);
         command.process_group(0);
         for (name, value) in variables {
             match value {
@@ -66,15 +67,19 @@ impl Job {
         let child = command.spawn().map_err(|error| shim::cannot_run(&program, &error))?;
         let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let leader = leader.ok_or_else(|| Failure::new(exit::CANNOT_EXECUTE, "the process has no number"))?;
-        Ok(Self { leader, status: None, stopped_by: None })
+        terminal.started(leader);
+        Ok(Self { leader, status: None, stopped_by: None, is_stopped: false })
+    }
+
+    /// A process that a test has started.
+    #[cfg(test)]
+    pub(super) fn of(child: &std::process::Child) -> Self {
+        let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+        Self { leader, status: None, stopped_by: None, is_stopped: false }
     }
 
     pub(crate) fn pid(&self) -> i32 {
         self.leader.as_raw_nonzero().get()
-    }
-
-    pub(super) fn group(&self) -> Pid {
-        self.leader
     }
 
     /// How the command ended, if it has.
@@ -88,7 +93,7 @@ impl Job {
     /// children there are no descendants.
     pub(super) fn reap(&mut self) -> bool {
         loop {
-            let (pid, status) = match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            let (pid, status) = match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED) {
                 Ok(Some(child)) => child,
                 Ok(None) => return false,
                 Err(error) => return error == Errno::CHILD,
@@ -96,6 +101,7 @@ impl Job {
             if pid != self.leader {
                 continue;
             }
+            self.is_stopped = status.stopped();
             if let Some(signal) = status.stopping_signal() {
                 self.stopped_by = Some(signal);
             } else if let Some(code) = status.exit_status() {
@@ -109,6 +115,27 @@ impl Job {
     /// The signal that has stopped the command since the last call.
     pub(super) fn take_stop(&mut self) -> Option<i32> {
         self.stopped_by.take()
+    }
+
+    /// Whether the command is stopped, as far as we have noticed.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Stops the command and all its descendants. Returns those that were running.
+    pub(super) fn pause(&self) -> Vec<Pid> {
+        let running: Vec<_> = descendants().into_iter().filter(|process| process.state == State::Running).collect();
+        self.signal_all(Signal::STOP);
+        running.iter().map(|process| process.pid).collect()
+    }
+
+    /// Continues the command and those that were running. The jobs that a shell has stopped stay
+    /// stopped.
+    pub(super) fn resume(&self, running: &[Pid]) {
+        self.signal_group(Signal::CONT);
+        for pid in running {
+            let _ = kill_process(*pid, Signal::CONT);
+        }
     }
 
     /// Sends `signal` to the group alone. Whoever left the group did so to be left alone, and a

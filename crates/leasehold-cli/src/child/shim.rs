@@ -7,6 +7,7 @@ use std::process::Command;
 
 use rustix::io::Errno;
 
+use super::terminal;
 use crate::event;
 use crate::exit::{self, Failure};
 use crate::reporter::Reporter;
@@ -15,10 +16,13 @@ use crate::reporter::Reporter;
 const NAME: &str = "__exec";
 const JSON: &str = "json";
 const TEXT: &str = "text";
+/// Whether to take the terminal.
+const TAKE: &str = "take";
+const LEAVE: &str = "leave";
 
 /// A command that starts `words` through this program. On Linux the command then dies if we are
 /// killed, so that it does not go on without its lock.
-pub(super) fn command(words: &[OsString], json: bool) -> Command {
+pub(super) fn command(words: &[OsString], with_terminal: bool, json: bool) -> Command {
     if !cfg!(target_os = "linux") {
         let mut command = Command::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
         command.args(words.iter().skip(1));
@@ -26,19 +30,24 @@ pub(super) fn command(words: &[OsString], json: bool) -> Command {
     }
     // Not by path: the program may have been replaced since it was started.
     let mut command = Command::new("/proc/self/exe");
-    command.arg(NAME).arg(std::process::id().to_string()).arg(if json { JSON } else { TEXT }).args(words);
+    command.arg(NAME).arg(std::process::id().to_string());
+    command.arg(if json { JSON } else { TEXT }).arg(if with_terminal { TAKE } else { LEAVE }).args(words);
     command
 }
 
 /// If this process is the shim, becomes the command; the exit code if that fails.
 pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
-    let [_, name, parent, format, program, rest @ ..] = arguments else { return None };
+    let [_, name, parent, format, with_terminal, program, rest @ ..] = arguments else { return None };
     if name != NAME {
         return None;
     }
     let parent: i32 = parent.to_str()?.parse().ok()?;
     if !die_with(parent) {
         return Some(exit::CANNOT_EXECUTE);
+    }
+    if with_terminal == TAKE {
+        // Before the command can look whether it has it.
+        terminal::take();
     }
     let error = Command::new(program).args(rest).exec();
     let failure = cannot_run(program, &error);

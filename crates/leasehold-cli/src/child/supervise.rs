@@ -5,7 +5,9 @@ use leasehold::{Lease, LockState, Loss};
 use rustix::process::{Signal as Sig, kill_current_process_group};
 use tokio::signal::unix::{self, SignalKind};
 
+use super::clock::Clock;
 use super::deadline::Rules;
+use super::ended::{Cause, Ended};
 use super::job::{Job, Status};
 use super::terminal::Terminal;
 use crate::event;
@@ -15,21 +17,12 @@ use crate::signals::{Signal, Signals};
 /// A second signal that comes later than this after the first means that the sender insists.
 const INSISTING: Duration = Duration::from_secs(1);
 
-/// Who is stopped and continued by a person takes at least this long.
+/// Who was away for so long was stopped, although the news of being continued may come later.
 const BRIEFEST_STOP: Duration = Duration::from_millis(5);
 
 /// How often to look whether what was told to stop has done so. Grandchildren end without telling
 /// us.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// Why a command was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// We got this signal.
-    Signal(Signal),
-    /// The lock is lost, or was about to be.
-    Lost,
-}
 
 /// A command that was told to stop.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +45,14 @@ pub(crate) struct Supervisor<'a> {
     stopping: Option<Stopping>,
     killed: bool,
     terminal: Terminal,
+    clock: Clock,
     reporter: &'a Reporter,
 }
 
 impl<'a> Supervisor<'a> {
     pub(crate) fn new(
         job: Job,
+        terminal: Terminal,
         lease: Option<&'a Lease>,
         (grace, ttl, max_hold): (Duration, Duration, Option<Duration>),
         reporter: &'a Reporter,
@@ -71,7 +66,8 @@ impl<'a> Supervisor<'a> {
             cause: None,
             stopping: None,
             killed: false,
-            terminal: Terminal::default(),
+            terminal,
+            clock: Clock::new(),
             reporter,
         }
     }
@@ -82,7 +78,7 @@ impl<'a> Supervisor<'a> {
     /// # Errors
     ///
     /// The system's, if we cannot hear of our children.
-    pub(crate) async fn watch(mut self, signals: &mut Signals) -> io::Result<(Option<Status>, Option<Cause>)> {
+    pub(crate) async fn watch(mut self, signals: &mut Signals) -> io::Result<Ended> {
         let mut children = unix::signal(SignalKind::child())?;
         let lease = self.lease;
         let mut lost = std::pin::pin!(async move {
@@ -98,20 +94,19 @@ impl<'a> Supervisor<'a> {
                 break;
             }
             if let Some(signal) = self.job.take_stop() {
-                self.stopped_by(signal);
+                self.stopped_by(signal, signals).await;
             }
             let look_at = self.tend().await;
             tokio::select! {
                 _ = children.recv() => {}
-                signal = signals.next() => self.got(signal),
+                signal = signals.next() => self.got(signal, signals).await,
                 loss = &mut lost, if !is_lost => {
                     is_lost = true;
                     self.lost(loss);
                 }
-                () = tokio::time::sleep_until(look_at.into()) => {}
+                () = self.clock.sleep_towards(look_at) => {}
             }
         }
-        self.terminal.take_back();
         Ok(self.finish())
     }
 
@@ -122,8 +117,11 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn finish(mut self) -> (Option<Status>, Option<Cause>) {
-        let (code, signal) = self.job.status().map_or((None, None), Status::parts);
+    fn finish(mut self) -> Ended {
+        let status = self.job.status();
+        let had_terminal = self.terminal.is_lent();
+        self.terminal.take_back(!matches!(status, Some(Status::Exited(_))));
+        let (code, signal) = status.map_or((None, None), Status::parts);
         self.reporter.report(&event::exited(code, signal));
         if self.stopping.is_none() {
             let left = self.job.left_running();
@@ -131,12 +129,12 @@ impl<'a> Supervisor<'a> {
                 self.reporter.report(&event::left_running(left));
             }
         }
-        (self.job.status(), self.cause)
+        Ended { status, cause: self.cause, had_terminal, killed: self.killed }
     }
 
     /// Does what is due, and tells when to look again.
     async fn tend(&mut self) -> Instant {
-        let now = Instant::now();
+        let now = self.clock.now();
         let lease_ends = self.lease_ends(now);
         if let Some(stopping) = self.stopping {
             let kill_at = match lease_ends {
@@ -147,6 +145,11 @@ impl<'a> Supervisor<'a> {
                 self.kill().await;
             }
             return kill_at.min(now + LOOK);
+        }
+        if self.job.is_stopped() && self.terminal.lend() {
+            // It stopped while we were in the background, and a shell does not tell who it brings
+            // to the foreground.
+            self.job.signal_group(Sig::CONT);
         }
         let Some(deadline) = lease_ends else { return now + Duration::from_secs(3600) };
         let stop_at = self.rules.stop_at(deadline);
@@ -170,7 +173,7 @@ impl<'a> Supervisor<'a> {
 
     /// The lease will end soon, and no renewal has come.
     fn about_to_lose(&mut self, deadline: Instant) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let (reason, message) = match self.lease.map(Lease::state) {
             Some(LockState::Held) if self.has_max_hold => {
                 (Loss::MaxHold, "it may not be held for longer than --max-hold")
@@ -184,7 +187,7 @@ impl<'a> Supervisor<'a> {
 
     /// The lock is gone.
     fn lost(&mut self, loss: Loss) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let kill_at = self.rules.kill_late_at(now, self.deadline.unwrap_or(now));
         let known = self.cause == Some(Cause::Lost);
         self.stop(Cause::Lost, Sig::TERM, kill_at);
@@ -199,25 +202,31 @@ impl<'a> Supervisor<'a> {
         self.reporter.report(&event::lost(reason, message, grace));
     }
 
-    /// We were asked to stop: first pass it on, then insist.
-    fn got(&mut self, signal: Signal) {
+    /// We got a signal. All are passed on; if we were asked to stop, we insist.
+    async fn got(&mut self, signal: Signal, signals: &mut Signals) {
         self.reporter.report(&event::signal(signal));
         if signal == Signal::TSTP {
-            self.suspend();
+            self.suspend(self.terminal.was_lent(), signals).await;
             return;
         }
-        let now = Instant::now();
-        // A terminal that goes away, or a service manager, may send two at once and mean one.
+        if signal == Signal::CONT && self.terminal.was_lent() {
+            self.terminal.lend();
+        }
+        if !signal.asks_to_stop() {
+            self.job.signal_group(signal.to_send());
+            return;
+        }
+        let now = self.clock.now();
+        // A service manager may send two at once and mean one.
         let insists = self.stopping.is_some_and(|stopping| now.duration_since(stopping.told_to_stop) >= INSISTING);
         let kill_at = if insists { now } else { now + self.rules.grace() };
-        let pass_on = Sig::from_named_raw(signal.number()).unwrap_or(Sig::TERM);
-        self.stop(Cause::Signal(signal), pass_on, kill_at);
+        self.stop(Cause::Signal(signal), signal.to_send(), kill_at);
     }
 
     /// Tells the command to stop, and notes when to kill it. A loss outweighs a signal, and no kill
     /// is put off.
     fn stop(&mut self, cause: Cause, signal: Sig, kill_at: Instant) {
-        let now = Instant::now();
+        let now = self.clock.now();
         if self.cause != Some(Cause::Lost) && (self.cause.is_none() || cause == Cause::Lost) {
             self.cause = Some(cause);
         }
@@ -248,41 +257,103 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// A signal stopped the command.
-    fn stopped_by(&mut self, signal: i32) {
+    /// A signal stopped the command. Programs do that to themselves when they need the terminal and
+    /// do not have it.
+    async fn stopped_by(&mut self, signal: i32, signals: &mut Signals) {
         if self.stopping.is_some() {
             return;
         }
         let needs_terminal = signal == Sig::TTIN.as_raw() || signal == Sig::TTOU.as_raw();
-        if needs_terminal && self.terminal.hand_to(self.job.group()) {
-            self.job.signal_all(Sig::CONT);
-        } else if needs_terminal || (signal == Sig::TSTP.as_raw() && self.terminal.is_handed_over()) {
-            self.suspend();
+        if self.terminal.lend() {
+            self.job.signal_group(Sig::CONT);
+        } else if needs_terminal || self.terminal.was_lent() {
+            self.suspend(true, signals).await;
         }
+        // Somebody stopped a command that has nothing to do with a terminal. He will continue it,
+        // and the lock is renewed meanwhile.
     }
 
     /// Stops the command, then ourselves, as Ctrl-Z demands. We do not renew the lock while we are
     /// stopped; if it ran out meanwhile, the command does not get to run again.
-    fn suspend(&mut self) {
+    async fn suspend(&mut self, needs_terminal: bool, signals: &mut Signals) {
         self.reporter.report(&event::suspended());
-        self.job.signal_all(Sig::STOP);
-        let had_terminal = self.terminal.is_handed_over();
-        self.terminal.take_back();
-        let stopped = Instant::now();
+        let running = self.job.pause();
+        let had_terminal = self.terminal.is_lent();
+        self.terminal.take_from_stopped();
+        let stopped = self.clock.now();
         // Unlike SIGSTOP, this one is ignored if nobody is there to continue us.
         let _ = kill_current_process_group(Sig::TTOU);
-        if stopped.elapsed() < BRIEFEST_STOP && !had_terminal {
+        let time = self.clock.now().duration_since(stopped);
+        let continued = signals.has_come(Signal::CONT).await || time >= BRIEFEST_STOP;
+        if !continued && !had_terminal {
             // Nobody stopped us, so nobody will give the command the terminal it wants: it would
             // ask over and over.
-            self.stop(Cause::Signal(Signal::HUP), Sig::HUP, Instant::now() + self.rules.grace());
+            self.stop(Cause::Signal(Signal::HUP), Sig::HUP, self.clock.now() + self.rules.grace());
             return;
         }
         if self.lease.is_some_and(|lease| lease.state() == LockState::Lost) {
             return;
         }
-        if had_terminal {
-            self.terminal.hand_to(self.job.group());
+        if needs_terminal {
+            self.terminal.lend();
         }
-        self.job.signal_all(Sig::CONT);
+        self.job.resume(&running);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+
+    use leasehold::memory::Memory;
+    use leasehold::testing::ManualClock;
+    use leasehold::{Guard, Locks};
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    /// A lock that nobody renews, on a clock that stands still.
+    async fn held() -> (Guard, ManualClock) {
+        let clock = ManualClock::new();
+        let locks = Locks::builder(Memory::with_clock(&clock)).clock(&clock).build();
+        (locks.lock("k").ttl(TTL).heartbeat(false).acquire().await.unwrap(), clock)
+    }
+
+    fn supervisor<'a>(guard: &'a Guard, reporter: &'a Reporter) -> Supervisor<'a> {
+        let child = std::process::Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let grace = Duration::from_secs(10);
+        Supervisor::new(Job::of(&child), Terminal::none(), Some(guard.lease()), (grace, TTL, None), reporter)
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_ended_long_ago_while_the_machine_slept_leaves_no_grace() {
+        let (guard, _) = held().await;
+        let reporter = Reporter::new(false, true, false);
+        for (asleep, grace) in [(TTL, Duration::from_millis(500)), (2 * TTL, Duration::ZERO)] {
+            let mut supervisor = supervisor(&guard, &reporter);
+            supervisor.tend().await;
+            supervisor.clock.suspend(asleep);
+            supervisor.lost(Loss::Expired);
+            let Stopping { told_to_stop, kill_at } = supervisor.stopping.unwrap();
+            assert!(kill_at.duration_since(told_to_stop) <= grace, "{asleep:?}");
+            supervisor.kill().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_about_to_end_is_noticed_soon_after_the_machine_wakes_up() {
+        let (guard, clock) = held().await;
+        let reporter = Reporter::new(false, true, false);
+        let supervisor = supervisor(&guard, &reporter);
+        let mut signals = Signals::install().unwrap();
+        let asleep = async {
+            // The supervisor sleeps by then; all its timers would take twenty seconds.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            clock.advance(TTL * 9 / 10);
+        };
+        let watched = async { tokio::join!(supervisor.watch(&mut signals), asleep).0 };
+        let ended = tokio::time::timeout(TTL / 2, watched).await.expect("it sleeps on").unwrap();
+        assert_eq!(ended.cause, Some(Cause::Lost));
     }
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::acquire::{Asked, Wanted};
-use crate::exit::{self, Failure};
+use crate::exit::{self, End, Failure};
 use crate::options::{Common, LockOptions};
 use crate::output;
 use crate::reporter::Reporter;
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, Failure> {
     if options.lock.steal_same_holder && options.lock.holder.is_none() {
         return Err(Failure::new(exit::USAGE, "--steal-same-holder needs a --holder here")
             .hint("without one every script on this host has the same name"));
@@ -42,14 +42,13 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         since: Instant::now(),
     };
     let store = Store::choose(&options.common)?;
-    let mut signals = Signals::install()
-        .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}")))?;
+    let mut signals = Signals::install().map_err(|error| Failure::signals(&error))?;
     let locks = tokio::select! {
         connected = wanted.connect(&store, reporter) => connected?,
-        signal = signals.next() => return Ok(exit::of_signal(signal.number())),
+        signal = signals.next_deadly() => return Ok(End::Signal(signal)),
     };
     let result = match wanted.ask(&locks, &mut signals, reporter).await {
-        Asked::Stopped(signal) => Ok(exit::of_signal(signal.number())),
+        Asked::Stopped(signal) => Ok(End::Signal(signal)),
         Asked::Refused(error, seen) => Err(wanted.refused(&error, seen.as_ref())),
         Asked::Granted(guard) => {
             let line = json!({
@@ -63,7 +62,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
             match output::json([line]) {
                 Ok(()) => {
                     guard.leak();
-                    Ok(0)
+                    Ok(End::Code(0))
                 }
                 // Nobody has read the lock id, so nobody could give the lock back.
                 Err(failure) => {

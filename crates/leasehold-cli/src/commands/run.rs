@@ -1,4 +1,3 @@
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,14 +7,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::acquire::{Asked, Wanted};
-use crate::child::{Cause, Job, Status, Supervisor};
-use crate::exit::{self, Failure};
+use crate::child::{Cause, Ended, Job, Supervisor, Terminal, can_be_found, reaping};
+use crate::exit::{self, End, Failure};
 use crate::options::{Common, LockOptions, duration, some_time};
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
 use crate::store::{self, Store};
 use crate::task::Task;
-use crate::{event, notes};
+use crate::{event, held, notes};
 
 /// How long to try to give back what is left of a lost lock, to a store that probably does not
 /// answer.
@@ -68,13 +67,20 @@ impl Options {
     }
 }
 
-pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, Failure> {
     if options.proceed_unlocked && options.lock.wait_at_most().is_none() {
         return Err(Failure::new(exit::USAGE, "--proceed-unlocked needs to know for how long to wait")
             .hint("add --wait DUR or --no-wait"));
     }
     if options.at_least.zip(options.max_hold).is_some_and(|(least, most)| least >= most) {
         return Err(Failure::new(exit::USAGE, "--at-least must be shorter than --max-hold"));
+    }
+    if !can_be_found() {
+        return Err(Failure::new(
+            exit::CANNOT_EXECUTE,
+            "cannot run a command: /proc is not there, or does not know us",
+        )
+        .hint("mount it (mount -t proc proc /proc); without it what the command starts cannot be stopped"));
     }
     let wanted = Wanted {
         key: &options.task.key,
@@ -85,10 +91,10 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         since: Instant::now(),
     };
     let store = Store::choose(&options.common)?;
-    let mut signals = Signals::install().map_err(|error| cannot_listen(&error))?;
+    let mut signals = Signals::install().map_err(|error| Failure::signals(&error))?;
     let locks = tokio::select! {
         connected = wanted.connect(&store, reporter) => connected,
-        signal = signals.next() => return Ok(exit::of_signal(signal.number())),
+        signal = signals.next_deadly() => return Ok(End::Signal(signal)),
     };
     let locks = match locks {
         Ok(locks) => locks,
@@ -99,7 +105,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         Err(failure) => return Err(failure),
     };
     let result = locked(options, &wanted, &store, &locks, signals, reporter).await;
-    let timeout = if result == Ok(exit::LOST) { AFTER_LOSS } else { store::CLOSING };
+    let timeout = if result == Ok(End::Code(exit::LOST)) { AFTER_LOSS } else { store::CLOSING };
     store::close(&locks, timeout).await;
     result
 }
@@ -111,11 +117,11 @@ async fn locked(
     locks: &Locks,
     mut signals: Signals,
     reporter: &Reporter,
-) -> Result<u8, Failure> {
+) -> Result<End, Failure> {
     let run = Run { options, store, holder: &wanted.holder, reporter };
-    match wanted.ask(locks, &mut signals, reporter).await {
+    match reaping(wanted.ask(locks, &mut signals, reporter)).await {
         Asked::Granted(guard) => run.under(guard, signals).await,
-        Asked::Stopped(signal) => Ok(exit::of_signal(signal.number())),
+        Asked::Stopped(signal) => Ok(End::Signal(signal)),
         Asked::Refused(error, seen) if options.proceed_unlocked && may_proceed(&error) => {
             run.without_lock(&wanted.refused(&error, seen.as_ref()).message, signals).await
         }
@@ -142,10 +148,6 @@ fn holder(options: &Options) -> Holder {
     named().unwrap_or(ours.clone())
 }
 
-fn cannot_listen(error: &io::Error) -> Failure {
-    Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}"))
-}
-
 /// One run of the command.
 struct Run<'a> {
     options: &'a Options,
@@ -155,64 +157,57 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn under(&self, guard: Guard, signals: Signals) -> Result<u8, Failure> {
+    async fn under(&self, guard: Guard, mut signals: Signals) -> Result<End, Failure> {
         let acquired = Instant::now();
+        if let Some(signal) = signals.pending().await {
+            self.reporter.report(&event::signal(signal));
+            return self.released(End::Signal(signal), guard.release().await);
+        }
         let outcome = match self.start(Some(guard.lease()), signals).await {
-            Ok((status, cause, mut signals)) if cause.is_none() => {
-                let interrupted = self.keep(&guard, acquired, &mut signals).await;
-                Ok((status, interrupted.map(Cause::Signal)))
+            Ok((ended, mut signals)) if ended.cause.is_none() => {
+                let interrupted = reaping(self.keep(&guard, acquired, &mut signals)).await;
+                Ok((interrupted.map_or(ended.end(), End::Signal), None))
             }
-            Ok((status, cause, _)) => Ok((status, cause)),
+            Ok((ended, _)) => Ok((ended.end(), ended.cause)),
             Err(failure) => Err(failure),
         };
         if matches!(outcome, Ok((_, Some(Cause::Lost)))) {
             // What is left of it may be in the way of others, but there is nothing more to learn.
             let _ = tokio::time::timeout(AFTER_LOSS, guard.release()).await;
-            return Ok(exit::LOST);
+            return Ok(End::Code(exit::LOST));
         }
         let released = guard.release().await;
-        let (status, cause) = outcome?;
-        let code = match cause {
-            Some(Cause::Signal(signal)) => exit::of_signal(signal.number()),
-            _ => status.map_or(exit::UNAVAILABLE, Status::exit_code),
-        };
-        self.released(code, released)
+        self.released(outcome?.0, released)
     }
 
-    async fn without_lock(&self, why: &str, signals: Signals) -> Result<u8, Failure> {
+    async fn without_lock(&self, why: &str, signals: Signals) -> Result<End, Failure> {
         self.reporter.report(&event::unlocked(&self.options.task.key, why));
-        let (status, cause, _) = self.start(None, signals).await?;
-        Ok(match cause {
-            Some(Cause::Signal(signal)) => exit::of_signal(signal.number()),
-            _ => status.map_or(exit::UNAVAILABLE, Status::exit_code),
-        })
+        Ok(self.start(None, signals).await?.0.end())
     }
 
     /// Starts the command and watches over it until it has ended.
-    async fn start(
-        &self,
-        lease: Option<&Lease>,
-        signals: Signals,
-    ) -> Result<(Option<Status>, Option<Cause>, Signals), Failure> {
-        let mut signals = signals.with_suspend().map_err(|error| cannot_listen(&error))?;
-        let job = Job::start(&self.options.task.words, &self.variables(lease), self.reporter.json())?;
+    async fn start(&self, lease: Option<&Lease>, signals: Signals) -> Result<(Ended, Signals), Failure> {
+        let mut signals = signals.with_suspend().map_err(|error| Failure::signals(&error))?;
+        let mut terminal = Terminal::for_command();
+        let job = Job::start(&self.options.task.words, &self.variables(lease), &mut terminal, self.reporter.json())?;
         self.reporter.report(&event::started(job.pid()));
         let times = (self.options.grace, self.options.lock.ttl.as_duration(), self.options.max_hold);
-        let watched = Supervisor::new(job, lease, times, self.reporter).watch(&mut signals).await;
-        let (status, cause) = watched.map_err(|error| cannot_listen(&error))?;
-        Ok((status, cause, signals))
+        let watched = Supervisor::new(job, terminal, lease, times, self.reporter).watch(&mut signals).await;
+        Ok((watched.map_err(|error| Failure::signals(&error))?, signals))
     }
 
     /// What the command finds in its environment. What it inherited from another run is not true
-    /// for this one.
-    fn variables(&self, lease: Option<&Lease>) -> [(&'static str, Option<String>); 5] {
-        [
+    /// for this one, but the locks of that one are still held.
+    fn variables(&self, lease: Option<&Lease>) -> Vec<(&'static str, Option<String>)> {
+        let mut variables = vec![
             ("LEASEHOLD_KEY", Some(self.options.task.key.as_str().to_owned())),
             ("LEASEHOLD_LOCK_ID", lease.map(|lease| lease.lock_id().expose().to_owned())),
             ("LEASEHOLD_FENCE", lease.map(|lease| lease.fence().to_string())),
             ("LEASEHOLD_HOLDER", Some(self.holder.as_str().to_owned())),
             ("LEASEHOLD_STORE", Some(self.store.public_url())),
-        ]
+        ];
+        variables.extend(lease.map(|lease| (held::VARIABLE, Some(held::with(&self.options.task.key, lease.fence())))));
+        variables
     }
 
     /// Keeps the lock until `--at-least` is over. Tells which signal ended that early.
@@ -223,15 +218,15 @@ impl Run<'_> {
         tokio::select! {
             () = tokio::time::sleep_until(until) => None,
             _ = guard.lost() => None,
-            signal = signals.next() => Some(signal),
+            signal = signals.next_to_stop() => Some(signal),
         }
     }
 
     /// What the release came to decides too: a lock that was lost unnoticed is still lost.
-    fn released(&self, code: u8, released: Result<(), Error>) -> Result<u8, Failure> {
+    fn released(&self, end: End, released: Result<(), Error>) -> Result<End, Failure> {
         let Err(error) = released else {
             self.reporter.report(&event::released());
-            return Ok(code);
+            return Ok(end);
         };
         let failure = Failure::from(&error);
         if error.loss().is_some() {
@@ -240,6 +235,6 @@ impl Run<'_> {
         self.reporter.report(&event::release_failed(&failure));
         // The lock was ours to the end and goes away by itself. But a store that cannot be trusted
         // is a failure.
-        Ok(if code == 0 && !error.is_retryable() { failure.code } else { code })
+        Ok(if end == End::Code(0) && !error.is_retryable() { End::Code(failure.code) } else { end })
     }
 }

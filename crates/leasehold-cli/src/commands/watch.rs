@@ -12,7 +12,6 @@ use crate::exit::{self, Failure};
 use crate::locks_view::{self, Look, json_object, table, terminal_width};
 use crate::options::Common;
 use crate::reporter::Reporter;
-use crate::signals::Signals;
 use crate::store::Store;
 use crate::{event, output};
 
@@ -39,13 +38,8 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let mut signals = Signals::install()
-        .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}")))?;
     let locks = Store::find(&options.common)?.look().await?;
-    tokio::select! {
-        signal = signals.next() => Ok(exit::of_signal(signal.number())),
-        result = Watch::new(&locks, options).run(reporter) => result,
-    }
+    Watch::new(&locks, options).run(reporter).await
 }
 
 struct Watch<'a> {

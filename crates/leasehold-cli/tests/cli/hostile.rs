@@ -189,6 +189,7 @@ fn odd_keys_are_listed_and_watched_in_lines_that_fit_the_terminal(store: Store) 
     let drawn = || terminal.screen().split_once(CLEAR).map(|(_, drawn)| rows(drawn).len());
     eventually("watch draws all of them", || drawn() >= Some(6));
     terminal.type_in("\u{3}");
+    terminal.see_times("ready> ", 3);
     terminal.type_in("echo watched=$?\n");
     terminal.see("watched=130");
     for row in rows(&terminal.screen()) {

@@ -7,12 +7,16 @@ mod counter;
 mod environment;
 mod exit_codes;
 mod hostile;
+mod job_control;
 mod loss;
+mod namespaces;
+mod nested;
 mod postgres;
 mod redis;
 mod reference;
 mod scripts;
 mod servers;
+mod service_signals;
 mod signals;
 mod sql;
 mod sqlite;
@@ -43,8 +47,17 @@ fn main() -> ExitCode {
     let mut trials = suite::over(stores(), &all);
     trials.extend(suite::over(stores().filter(|store| store.is_server()), &[servers::CASES]));
     let only = |name: &'static str| stores().filter(move |store| store.name == name);
-    // Arguments, the reference and what is shown are about no store; the default one will do.
-    let of_no_store = [exit_codes::ARGUMENTS, hostile::CASES, reference::CASES, words::CASES];
+    // Arguments, processes, the reference and what is shown are about no store; the default one will do.
+    let of_no_store = [
+        exit_codes::ARGUMENTS,
+        hostile::CASES,
+        job_control::CASES,
+        namespaces::CASES,
+        nested::CASES,
+        reference::CASES,
+        service_signals::CASES,
+        words::CASES,
+    ];
     trials.extend(suite::over(only("sqlite"), &of_no_store));
     trials.extend(suite::over(only("sqlite"), &[sqlite::CASES]));
     trials.extend(suite::over(only("redis"), &[redis::CASES]));

@@ -1,7 +1,8 @@
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -104,12 +105,20 @@ impl Place {
 /// A command that ended.
 #[derive(Debug)]
 pub(crate) struct Done {
+    /// As shells show it: 128+N if it was ended by signal N.
     pub(crate) code: i32,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
 impl Done {
+    fn new(status: ExitStatus, stdout: String, stderr: String) -> Self {
+        let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap();
+        Self { code, signal: status.signal(), stdout, stderr }
+    }
+
     /// The events of `--json` on stderr, which the command may have written to as well.
     pub(crate) fn events(&self) -> Vec<Value> {
         let lines = self.stderr.lines().filter(|line| line.starts_with('{'));
@@ -123,11 +132,7 @@ impl Done {
 
 impl From<Output> for Done {
     fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code().expect("the command itself was killed"),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        Self::new(output.status, String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     }
 }
 
@@ -181,8 +186,7 @@ impl Started {
         eventually("the command ends", || self.child.try_wait().unwrap().is_some());
         let status = self.child.wait().unwrap();
         let [stdout, stderr] = [&self.files.0, &self.files.1].map(|path| fs::read_to_string(path).unwrap());
-        let code = status.code().unwrap_or_else(|| panic!("the command itself was killed: {status:?}"));
-        Done { code, stdout, stderr }
+        Done::new(status, stdout, stderr)
     }
 }
 

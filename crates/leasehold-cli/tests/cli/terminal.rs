@@ -22,15 +22,21 @@ pub(crate) struct Terminal<'a> {
 
 impl<'a> Terminal<'a> {
     pub(crate) fn new(place: &'a Place) -> Self {
+        // The screen starts with this line.
+        let terminal = Self::running(place, "PS1='rea''dy> ' exec bash --norc --noprofile -i");
+        terminal.see("ready> ");
+        terminal
+    }
+
+    /// A terminal on which `command_line` is all there is.
+    pub(crate) fn running(place: &'a Place, command_line: &str) -> Self {
         let leasehold = place.leasehold([""; 0]).get_program().to_owned();
         let mut command = Command::new("script");
-        command.args(["--quiet", "--flush", "--command", "PS1='ready> ' bash --norc --noprofile -i", "screen"]);
+        command.args(["--quiet", "--flush", "--command", command_line, "typescript"]);
         command.env("LEASEHOLD", leasehold).env("LEASEHOLD_STORE", place.store());
         command.current_dir(place.path("")).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let script = command.spawn().expect("these tests need the program `script`");
-        let terminal = Self { place, script };
-        terminal.see("ready> ");
-        terminal
+        Self { place, script }
     }
 
     pub(crate) fn type_in(&mut self, keys: &str) {
@@ -39,14 +45,19 @@ impl<'a> Terminal<'a> {
     }
 
     pub(crate) fn see(&self, text: &str) {
-        let look = std::panic::AssertUnwindSafe(|| eventually(text, || self.screen().contains(text)));
+        self.see_times(text, 1);
+    }
+
+    pub(crate) fn see_times(&self, text: &str, times: usize) {
+        let seen = || self.screen().matches(text).count() >= times;
+        let look = std::panic::AssertUnwindSafe(|| eventually(text, seen));
         let found = std::panic::catch_unwind(look);
         assert!(found.is_ok(), "{text:?} is not on the screen:\n{}", self.screen());
     }
 
     /// All that was written to it so far.
     pub(crate) fn screen(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.place.path("screen")).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&std::fs::read(self.place.path("typescript")).unwrap_or_default()).into_owned()
     }
 }
 
@@ -77,6 +88,8 @@ fn ctrl_c_ends_the_command_with_and_without_the_terminal(store: Store) {
         terminal.type_in(&format!("\"$LEASEHOLD\" run k -- {command}; echo {number}=$?\n"));
         eventually("it is held", || place.is_held("k"));
         terminal.type_in("\u{3}");
+        // The shell throws away what was typed before its prompt.
+        terminal.see_times("ready> ", 2 * number + 2);
         terminal.type_in(&format!("echo {number}=$?\n"));
         terminal.see(&format!("{number}=130"));
         assert!(!place.is_held("k"));
