@@ -25,10 +25,14 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before such a store is tried again.
 const STORE_PAUSE: Duration = Duration::from_millis(250);
 
+/// What to say of a store that only this process can see.
+pub(crate) const EXCLUDES_NOBODY: &str = "locks in memory: exclude nobody, as no other process can see them";
+
 /// What to ask for.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) key: &'a Key,
+    pub(crate) store: &'a Store,
     pub(crate) options: &'a LockOptions,
     pub(crate) holder: Holder,
     pub(crate) metadata: Metadata,
@@ -69,36 +73,48 @@ impl Seen {
     }
 }
 
+/// What is known of a wait for a store that fails.
+#[derive(Debug, Default)]
+struct WaitingForStore {
+    tries: u32,
+    next_report: Option<Instant>,
+}
+
 impl Wanted<'_> {
-    /// Connects to the store. One that has no room for more is waited for, as a lock is that
-    /// somebody else has.
-    pub(crate) async fn connect(&self, store: &Store, reporter: &Reporter) -> Result<Locks, Failure> {
-        let (mut tries, mut next_report) = (0, Instant::now());
+    /// Connects to the store. One that cannot be reached or has no room for more is waited for, as a
+    /// lock is that somebody else has.
+    pub(crate) async fn connect(&self, reporter: &Reporter) -> Result<Locks, Failure> {
+        let mut waiting = WaitingForStore::default();
         loop {
-            let error = match store.try_connect().await {
+            match self.store.try_connect().await {
                 Ok(locks) => return Ok(locks),
-                Err(error) => error,
-            };
-            let Some(pause) = self.pause_for_room(&error, tries) else { return Err(Failure::from(error)) };
-            if Instant::now() >= next_report {
-                reporter.report(&event::no_room(self.key, &error, self.since.elapsed()));
-                next_report = Instant::now() + REPORT;
+                Err(error) if self.wait_for_store(&error, &mut waiting, reporter).await => {}
+                Err(error) => return Err(Failure::from(error)),
             }
-            tokio::time::sleep(pause).await;
-            tries += 1;
         }
     }
 
-    /// How long to wait for a store that only has no room for more. None if that is not what it
-    /// lacks, or if there is no time left. Those who come together should not come back together.
-    fn pause_for_room(&self, error: &Error, tries: u32) -> Option<Duration> {
-        let left = |wait: Duration| wait.saturating_sub(self.since.elapsed());
-        let left = self.options.wait_at_most().map_or(Duration::MAX, left);
-        if error.code() != ErrorCode::RateLimited || left.is_zero() {
-            return None;
+    /// Waits a moment for a store that fails, and says so; false if there is no time left, or it is
+    /// not a failure that time would mend. Those who come together should not come back together.
+    async fn wait_for_store(&self, error: &Error, waiting: &mut WaitingForStore, reporter: &Reporter) -> bool {
+        let left = match self.options.wait_at_most() {
+            Some(wait) => wait.saturating_sub(self.since.elapsed()),
+            // Whoever waits for ever may have mistyped the address.
+            None if error.code() == ErrorCode::RateLimited => Duration::MAX,
+            None => STORE_TIMEOUT.saturating_sub(self.since.elapsed()),
+        };
+        if !error.is_retryable() || left.is_zero() {
+            return false;
         }
-        let pause = STORE_PAUSE * (1 << tries.min(3));
-        Some(pause.mul_f64(0.5 + fastrand::f64()).min(left))
+        if waiting.next_report.is_none_or(|next| Instant::now() >= next) {
+            let failure = Failure::from(error).at(reporter.store());
+            reporter.report(&event::no_store(self.key, &failure, self.since.elapsed()));
+            waiting.next_report = Some(Instant::now() + REPORT);
+        }
+        let pause = STORE_PAUSE * (1 << waiting.tries.min(3));
+        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64()).min(left)).await;
+        waiting.tries += 1;
+        true
     }
 
     /// Waits for the lock as the options say.
@@ -107,13 +123,13 @@ impl Wanted<'_> {
         let seen = Arc::new(Seen::default());
         let mut announced = false;
         let mut next_report = Instant::now() + REPORT;
-        let mut acquiring = pin!(self.acquire(locks, &seen, started));
+        let mut acquiring = pin!(self.acquire(locks, &seen, reporter));
         loop {
             tokio::select! {
                 biased;
                 result = &mut acquiring => return match result {
                     Ok(guard) => {
-                        reporter.report(&event::acquired(self.key, guard.fence(), &self.holder, started.elapsed(), announced));
+                        reporter.report(&event::acquired(self, guard.fence(), announced));
                         Asked::Granted(guard)
                     }
                     Err(error) => Asked::Refused(error, seen.recently().map(|(contention, _)| contention)),
@@ -133,22 +149,14 @@ impl Wanted<'_> {
 
     /// Tries once, and waits if that shows somebody with the lock. Who waits only for a store that
     /// fails should hear why.
-    async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, started: Instant) -> Result<Guard, Error> {
-        let timeout = self.options.wait_at_most();
-        let patience = Instant::now() + STORE_TIMEOUT;
-        let tries_end = timeout.map_or(patience, |timeout| patience.min(started + timeout));
-        let mut tries = 0;
+    async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, reporter: &Reporter) -> Result<Guard, Error> {
+        let (started, timeout) = (self.since, self.options.wait_at_most());
+        let mut waiting = WaitingForStore::default();
         let contention = loop {
             match self.request(locks, seen).try_acquire_or_see().await {
                 Ok(Ok(guard)) => return Ok(guard),
                 Ok(Err(contention)) => break contention,
-                Err(error) if error.is_retryable() => {
-                    let pause = self.pause_for_room(&error, tries);
-                    let pause = pause.or_else(|| (Instant::now() + STORE_PAUSE < tries_end).then_some(STORE_PAUSE));
-                    let Some(pause) = pause else { return Err(error) };
-                    tokio::time::sleep(pause).await;
-                    tries += 1;
-                }
+                Err(error) if self.wait_for_store(&error, &mut waiting, reporter).await => {}
                 Err(error) => return Err(error),
             }
         };

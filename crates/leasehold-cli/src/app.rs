@@ -55,15 +55,15 @@ fn dispatch(command: Command) -> u8 {
         Command::Acquire(options) => {
             reporting(&options.common, async |reporter| acquire::run(&options, reporter).await)
         }
-        Command::Extend(options) => reporting(&options.common, async |_| extend::run(&options).await),
-        Command::Release(options) => reporting(&options.common, async |_| release::run(&options).await),
-        Command::Ls(options) => reporting(&options.common, async |_| ls::run(&options).await),
-        Command::Show(options) => reporting(&options.common, async |_| show::run(&options).await),
+        Command::Extend(options) => reporting(&options.common, async |reporter| extend::run(&options, reporter).await),
+        Command::Release(options) => reporting(&options.common, async |reporter| release::run(&options, reporter).await),
+        Command::Ls(options) => reporting(&options.common, async |reporter| ls::run(&options, reporter).await),
+        Command::Show(options) => reporting(&options.common, async |reporter| show::run(&options, reporter).await),
         Command::Watch(options) => reporting(&options.common, async |reporter| watch::run(&options, reporter).await),
         Command::ForceRelease(options) => {
             reporting(&options.common, async |reporter| force_release::run(&options, reporter).await)
         }
-        Command::Doctor(options) => reporting(&options.common, async |_| doctor::run(&options).await),
+        Command::Doctor(options) => reporting(&options.common, async |reporter| doctor::run(&options, reporter).await),
         Command::Migrate(options) => {
             reporting(&options.common, async |reporter| migrate::run(&options, reporter).await)
         }
@@ -83,10 +83,12 @@ fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Fa
     };
     store::tidy_up();
     result.unwrap_or_else(|failure| {
+        let code = failure.code;
         if !failure.message.is_empty() {
+            let failure = failure.at(reporter.store());
             reporter.report(&event::error(&failure, reporter.verbose()));
         }
-        failure.code
+        code
     })
 }
 

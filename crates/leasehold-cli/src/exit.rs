@@ -61,11 +61,13 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// The errors below, outermost first; shown with `-v`.
     pub(crate) causes: Vec<String>,
+    /// Whether it is the store that failed, so that people want to know which.
+    pub(crate) of_store: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, causes: Vec::new() }
+        Self { code, message: message.into(), hint: None, causes: Vec::new(), of_store: false }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -73,9 +75,18 @@ impl Failure {
         self
     }
 
+    /// With the address of the store, if that is what failed.
+    pub(crate) fn at(mut self, store: Option<&str>) -> Self {
+        if let Some(store) = store.filter(|_| self.of_store) {
+            self.message = format!("{store}: {}", self.message);
+            self.of_store = false;
+        }
+        self
+    }
+
     /// An error in what the user typed.
     pub(crate) fn usage(error: &Error) -> Self {
-        Self { code: USAGE, ..Self::from(error) }
+        Self { code: USAGE, of_store: false, ..Self::from(error) }
     }
 
     /// The reader of our output is gone, or the disk it went to is full.
@@ -105,7 +116,8 @@ impl From<&Error> for Failure {
         } else {
             text::one_line(&error.to_string())
         };
-        Self { code, message, hint: error.hint().map(text::one_line), causes }
+        let of_store = matches!(code, UNAVAILABLE | NOT_ALLOWED | BAD_STORE);
+        Self { code, message, hint: error.hint().map(text::one_line), causes, of_store }
     }
 }
 

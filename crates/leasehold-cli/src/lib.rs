@@ -38,6 +38,8 @@ mod app;
 mod child;
 mod cli;
 mod commands;
+mod config;
+mod default_store;
 mod escape;
 mod event;
 mod exit;

@@ -3,7 +3,8 @@ use leasehold::Key;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::acquire::{Asked, Wanted};
+use crate::acquire::{Asked, EXCLUDES_NOBODY, Wanted};
+use crate::event;
 use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions};
 use crate::output;
@@ -33,19 +34,23 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         return Err(Failure::new(exit::USAGE, "--steal-same-holder needs a --holder here")
             .hint("without one every script on this host has the same name"));
     }
+    let store = Store::choose(&options.common, reporter)?;
+    if store.excludes_nobody() {
+        reporter.report(&event::warning(EXCLUDES_NOBODY));
+    }
     let wanted = Wanted {
         key: &options.key,
+        store: &store,
         options: &options.lock,
         holder: options.lock.holder.clone().unwrap_or_default(),
         metadata: options.lock.metadata()?,
         max_hold: None,
         since: Instant::now(),
     };
-    let store = Store::choose(&options.common)?;
     let mut signals = Signals::install()
         .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}")))?;
     let locks = tokio::select! {
-        connected = wanted.connect(&store, reporter) => connected?,
+        connected = wanted.connect(reporter) => connected?,
         signal = signals.next() => return Ok(exit::of_signal(signal.number())),
     };
     let result = match wanted.ask(&locks, &mut signals, reporter).await {

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::escape::escape;
 use crate::exit::{self, Failure};
 use crate::options::Common;
+use crate::reporter::Reporter;
 use crate::output;
 use crate::store::Store;
 
@@ -20,8 +21,8 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let store = Store::choose(&options.common)?;
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let store = Store::choose(&options.common, reporter)?;
     let report = Report { json: options.common.json };
     report.line(&Check::new("store", Verdict::Ok, store.public_url()))?;
     let checks = store.examine().await.unwrap_or_else(|error| vec![Check::failed("reachable", &error)]);

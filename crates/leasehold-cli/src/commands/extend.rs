@@ -3,6 +3,7 @@ use leasehold::{LockId, Ttl};
 
 use crate::exit::{self, Failure};
 use crate::options::{Common, ttl};
+use crate::reporter::Reporter;
 use crate::store;
 
 /// Make a lock last longer, by its lock id
@@ -22,8 +23,8 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let locks = store::open(&options.common).await?;
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let locks = store::open(&options.common, reporter).await?;
     if locks.extend(&options.lock_id, options.ttl).await? {
         return Ok(0);
     }

@@ -3,6 +3,7 @@ use clap::Args;
 use crate::exit::{self, Failure};
 use crate::locks_view::{self, json_object, table};
 use crate::options::Common;
+use crate::reporter::Reporter;
 use crate::{output, store};
 
 /// List the locks that are held
@@ -16,8 +17,8 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let locks = store::open(&options.common).await?;
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let locks = store::open(&options.common, reporter).await?;
     let held = locks_view::list(&locks, &options.prefix).await?;
     if options.common.json {
         output::json(held.iter().map(json_object))?;

@@ -4,6 +4,7 @@ use leasehold::LockId;
 use super::extend::absent;
 use crate::exit::{self, Failure};
 use crate::options::Common;
+use crate::reporter::Reporter;
 use crate::store;
 
 /// Give a lock back, by its lock id
@@ -19,7 +20,7 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let locks = store::open(&options.common).await?;
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let locks = store::open(&options.common, reporter).await?;
     if locks.release(&options.lock_id).await? { Ok(0) } else { Err(absent()) }
 }

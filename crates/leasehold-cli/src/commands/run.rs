@@ -7,7 +7,7 @@ use clap::Args;
 use leasehold::{Error, ErrorCode, Guard, Holder, Key, Lease, Locks};
 use tokio::time::Instant;
 
-use crate::acquire::{Asked, Wanted};
+use crate::acquire::{Asked, EXCLUDES_NOBODY, Wanted};
 use crate::child::{Cause, Job, Status, Supervisor};
 use crate::event;
 use crate::exit::{self, Failure};
@@ -67,18 +67,22 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
     if options.at_least.zip(options.max_hold).is_some_and(|(least, most)| least >= most) {
         return Err(Failure::new(exit::USAGE, "--at-least must be shorter than --max-hold"));
     }
+    let store = Store::choose(&options.common, reporter)?;
+    if store.excludes_nobody() {
+        reporter.report(&event::warning(EXCLUDES_NOBODY));
+    }
     let wanted = Wanted {
         key: &options.key,
+        store: &store,
         options: &options.lock,
         holder: holder(options),
         metadata: options.lock.metadata()?,
         max_hold: options.max_hold,
         since: Instant::now(),
     };
-    let store = Store::choose(&options.common)?;
     let mut signals = Signals::install().map_err(|error| cannot_listen(&error))?;
     let locks = tokio::select! {
-        connected = wanted.connect(&store, reporter) => connected,
+        connected = wanted.connect(reporter) => connected,
         signal = signals.next() => return Ok(exit::of_signal(signal.number())),
     };
     let locks = match locks {
@@ -202,7 +206,7 @@ impl Run<'_> {
             ("LEASEHOLD_LOCK_ID", lease.map(|lease| lease.lock_id().expose().to_owned())),
             ("LEASEHOLD_FENCE", lease.map(|lease| lease.fence().to_string())),
             ("LEASEHOLD_HOLDER", Some(self.holder.as_str().to_owned())),
-            ("LEASEHOLD_STORE", Some(self.store.public_url())),
+            (store::VARIABLE, Some(self.store.public_name())),
         ]
     }
 

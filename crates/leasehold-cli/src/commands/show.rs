@@ -4,6 +4,7 @@ use leasehold::{Key, Locked};
 use crate::exit::{self, Failure};
 use crate::locks_view::{details, json_object};
 use crate::options::Common;
+use crate::reporter::Reporter;
 use crate::{output, store};
 
 /// Show who holds a lock
@@ -17,8 +18,8 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let locks = store::open(&options.common).await?;
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let locks = store::open(&options.common, reporter).await?;
     let Some(info) = locks.get_by_key(&options.key).await? else {
         return Err(not_held(&options.key));
     };

@@ -33,7 +33,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
     let mut signals = Signals::install()
         .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot listen to signals: {error}")))?;
-    let locks = store::open(&options.common).await?;
+    let locks = store::open(&options.common, reporter).await?;
     tokio::select! {
         signal = signals.next() => Ok(exit::of_signal(signal.number())),
         result = watch(&locks, options, reporter) => result,
