@@ -25,9 +25,6 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before such a store is tried again.
 const STORE_PAUSE: Duration = Duration::from_millis(250);
 
-/// What to say of a store that only this process can see.
-pub(crate) const EXCLUDES_NOBODY: &str = "locks in memory: exclude nobody, as no other process can see them";
-
 /// What to ask for.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {

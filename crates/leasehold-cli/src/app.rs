@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    acquire, completions, doctor, extend, force_release, ls, man, markdown, migrate, release, run, show, watch,
+    acquire, completions, doctor, extend, force_release, init, ls, man, markdown, migrate, release, run, show, watch,
 };
 use crate::escape::escape;
 use crate::exit::{self, Failure};
@@ -64,6 +64,7 @@ fn dispatch(command: Command) -> u8 {
             reporting(&options.common, async |reporter| force_release::run(&options, reporter).await)
         }
         Command::Doctor(options) => reporting(&options.common, async |reporter| doctor::run(&options, reporter).await),
+        Command::Init(options) => reporting(&options.common, async |_| init::run(&options).await),
         Command::Migrate(options) => {
             reporting(&options.common, async |reporter| migrate::run(&options, reporter).await)
         }

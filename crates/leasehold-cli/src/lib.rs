@@ -49,6 +49,7 @@ pub mod fuzzing;
 mod locks_view;
 mod options;
 mod output;
+mod own_lock;
 mod question;
 mod reporter;
 mod signals;

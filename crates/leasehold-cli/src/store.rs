@@ -38,7 +38,11 @@ pub(crate) enum Origin {
     Option,
     Environment,
     File(PathBuf),
-    Default(Scope),
+    Default {
+        /// Whether nobody has used it so far.
+        is_new: bool,
+        scope: Scope,
+    },
 }
 
 impl fmt::Display for Origin {
@@ -47,7 +51,7 @@ impl fmt::Display for Origin {
             Origin::Option => f.write_str("from --store"),
             Origin::Environment => write!(f, "from {VARIABLE}"),
             Origin::File(path) => write!(f, "from {}", path.display()),
-            Origin::Default(scope) => write!(f, "by default, {scope}"),
+            Origin::Default { scope, .. } => write!(f, "by default, {scope}"),
         }
     }
 }
@@ -113,23 +117,26 @@ impl Store {
 
     fn by_default() -> Result<(Self, Vec<String>), Failure> {
         let DefaultStore { file, scope } = DefaultStore::choose()?;
-        // Once, when the first lock is taken.
-        let warning = if file.exists() { None } else { scope.warning() };
         let url = format!("sqlite:{}", file.display());
-        Ok((Self { url, name: None, origin: Origin::Default(scope) }, warning.into_iter().collect()))
+        Ok((Self { url, name: None, origin: Origin::Default { is_new: !file.exists(), scope } }, Vec::new()))
     }
 
-    /// What to know of the locks that are there, if others may have stores of their own.
+    /// What to know of the locks that are there, if other users have stores of their own.
     pub(crate) fn scope_warning(&self) -> Option<String> {
         match &self.origin {
-            Origin::Default(scope) => scope.warning(),
+            Origin::Default { scope, .. } => scope.warning(),
             _ => None,
         }
     }
 
-    /// Whether nobody else can see the locks.
-    pub(crate) fn excludes_nobody(&self) -> bool {
-        self.url.starts_with("memory:")
+    /// What to know before a lock is taken: that nobody heeds it, or not all who may be thought to.
+    /// The latter is said once.
+    pub(crate) fn locking_warning(&self) -> Option<String> {
+        match &self.origin {
+            _ if self.url.starts_with("memory:") => Some(EXCLUDES_NOBODY.to_owned()),
+            Origin::Default { is_new: true, scope } => scope.warning(),
+            _ => None,
+        }
     }
 
     /// Whether the command of `run` cannot get at the store with what it is told of it.
@@ -230,6 +237,9 @@ pub(crate) async fn close(locks: &Locks, timeout: Duration) {
 pub(crate) fn tidy_up() {
     leasehold::stores::wait_until_closed(TIDYING);
 }
+
+/// Locks in memory are gone with the process that took them.
+const EXCLUDES_NOBODY: &str = "locks in memory: exclude nobody, as no other process can see them";
 
 /// Others can read the arguments of every process.
 const ON_COMMAND_LINE: &str = "the password in --store can be read by every user of this host, for example with ps: \

@@ -3,7 +3,7 @@ use leasehold::Key;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::acquire::{Asked, EXCLUDES_NOBODY, Wanted};
+use crate::acquire::{Asked, Wanted};
 use crate::event;
 use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions};
@@ -35,8 +35,8 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
             .hint("without one every script on this host has the same name"));
     }
     let store = Store::choose(&options.common, reporter)?;
-    if store.excludes_nobody() {
-        reporter.report(&event::warning(EXCLUDES_NOBODY));
+    if let Some(warning) = store.locking_warning() {
+        reporter.report(&event::warning(&warning));
     }
     let wanted = Wanted {
         key: &options.key,

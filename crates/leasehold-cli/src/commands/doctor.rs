@@ -25,7 +25,8 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
     let store = Store::choose(&options.common, reporter)?;
     let report = Report { json: options.common.json };
     report.line(&Check::new("store", Verdict::Ok, store.public_url()))?;
-    let checks = store.examine().await.unwrap_or_else(|error| vec![Check::failed("reachable", &error)]);
+    let mut checks = vec![chosen(&store)];
+    checks.extend(store.examine().await.unwrap_or_else(|error| vec![Check::failed("reachable", &error)]));
     for check in &checks {
         report.line(check)?;
     }
@@ -34,6 +35,14 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
     match worst {
         Verdict::Ok | Verdict::Warn => Ok(0),
         Verdict::Fail => Ok(checks.iter().find_map(|check| check.error).map_or(exit::BAD_STORE, code)),
+    }
+}
+
+/// Who chose the store, and whom its locks are for.
+fn chosen(store: &Store) -> Check {
+    match store.scope_warning() {
+        Some(warning) => Check::new("chosen", Verdict::Warn, format!("{}: {warning}", store.origin())),
+        None => Check::new("chosen", Verdict::Ok, store.origin().to_string()),
     }
 }
 

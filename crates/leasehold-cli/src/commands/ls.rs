@@ -4,7 +4,8 @@ use crate::exit::{self, Failure};
 use crate::locks_view::{self, json_object, table};
 use crate::options::Common;
 use crate::reporter::Reporter;
-use crate::{output, store};
+use crate::store::Store;
+use crate::{event, output};
 
 /// List the locks that are held
 #[derive(Args, Debug)]
@@ -18,7 +19,11 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let locks = store::open(&options.common, reporter).await?;
+    let store = Store::choose(&options.common, reporter)?;
+    if let Some(warning) = store.scope_warning() {
+        reporter.report(&event::warning(&warning));
+    }
+    let locks = store.connect().await?;
     let held = locks_view::list(&locks, &options.prefix).await?;
     if options.common.json {
         output::json(held.iter().map(json_object))?;

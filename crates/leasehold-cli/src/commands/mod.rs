@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod extend;
 pub(crate) mod force_release;
+pub(crate) mod init;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod markdown;

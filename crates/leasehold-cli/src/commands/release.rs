@@ -4,6 +4,7 @@ use leasehold::LockId;
 use super::extend::absent;
 use crate::exit::{self, Failure};
 use crate::options::Common;
+use crate::own_lock::{self, Answer, Request};
 use crate::reporter::Reporter;
 use crate::store;
 
@@ -21,6 +22,10 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let locks = store::open(&options.common, reporter).await?;
-    if locks.release(&options.lock_id).await? { Ok(0) } else { Err(absent()) }
+    let request = Request::Release { lock_id: options.lock_id };
+    let released = match own_lock::ask(&options.common, &request).await? {
+        Some(answer) => answer == Answer::Done(true),
+        None => store::open(&options.common, reporter).await?.release(&options.lock_id).await?,
+    };
+    if released { Ok(0) } else { Err(absent()) }
 }

@@ -7,11 +7,12 @@ use clap::Args;
 use leasehold::{Error, ErrorCode, Guard, Holder, Key, Lease, Locks};
 use tokio::time::Instant;
 
-use crate::acquire::{Asked, EXCLUDES_NOBODY, Wanted};
+use crate::acquire::{Asked, Wanted};
 use crate::child::{Cause, Job, Status, Supervisor};
 use crate::event;
 use crate::exit::{self, Failure};
 use crate::options::{Common, LockOptions, duration, some_time};
+use crate::own_lock::{self, OwnLock};
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
 use crate::store::{self, Store};
@@ -31,7 +32,8 @@ const AFTER_LOSS: Duration = Duration::from_secs(1);
 /// kills it.
 ///
 /// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER and
-/// LEASEHOLD_STORE (without credentials) in its environment.
+/// LEASEHOLD_STORE (without credentials) in its environment. Inside CMD, `leasehold extend`,
+/// `release` and `show` work for this lock without the credentials of the store.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help(), override_usage = "leasehold run [OPTIONS] KEY -- CMD [ARGS]...")]
 pub(crate) struct Options {
@@ -68,8 +70,8 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
         return Err(Failure::new(exit::USAGE, "--at-least must be shorter than --max-hold"));
     }
     let store = Store::choose(&options.common, reporter)?;
-    if store.excludes_nobody() {
-        reporter.report(&event::warning(EXCLUDES_NOBODY));
+    if let Some(warning) = store.locking_warning() {
+        reporter.report(&event::warning(&warning));
     }
     let wanted = Wanted {
         key: &options.key,
@@ -109,7 +111,7 @@ async fn locked(
 ) -> Result<u8, Failure> {
     let run = Run { options, store, holder: &wanted.holder, reporter };
     match wanted.ask(locks, &mut signals, reporter).await {
-        Asked::Granted(guard) => run.under(guard, signals).await,
+        Asked::Granted(guard) => run.under(guard, locks, signals).await,
         Asked::Stopped(signal) => Ok(exit::of_signal(signal.number())),
         Asked::Refused(error, seen) if options.proceed_unlocked && may_proceed(&error) => {
             run.without_lock(&wanted.refused(&error, seen.as_ref()).message, signals).await
@@ -150,9 +152,10 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn under(&self, guard: Guard, signals: Signals) -> Result<u8, Failure> {
+    async fn under(&self, guard: Guard, locks: &Locks, signals: Signals) -> Result<u8, Failure> {
         let acquired = Instant::now();
-        let outcome = match self.start(Some(guard.lease()), signals).await {
+        let own_lock = self.serve(&guard, locks);
+        let outcome = match self.start(Some(guard.lease()), own_lock.as_ref(), signals).await {
             Ok((status, cause, mut signals)) if cause.is_none() => {
                 let interrupted = self.keep(&guard, acquired, &mut signals).await;
                 Ok((status, interrupted.map(Cause::Signal)))
@@ -176,21 +179,36 @@ impl Run<'_> {
 
     async fn without_lock(&self, why: &str, signals: Signals) -> Result<u8, Failure> {
         self.reporter.report(&event::unlocked(&self.options.key, why));
-        let (status, cause, _) = self.start(None, signals).await?;
+        let (status, cause, _) = self.start(None, None, signals).await?;
         Ok(match cause {
             Some(Cause::Signal(signal)) => exit::of_signal(signal.number()),
             _ => status.map_or(exit::UNAVAILABLE, Status::exit_code),
         })
     }
 
+    /// Lets the command extend, release and look at its lock, if it cannot do so in the store because
+    /// it does not get the credentials.
+    fn serve(&self, guard: &Guard, locks: &Locks) -> Option<OwnLock> {
+        if !self.store.needs_credentials() {
+            return None;
+        }
+        let served = OwnLock::serve(locks, self.store.public_name(), &self.options.key, guard.lock_id());
+        let warn = |error: &io::Error| {
+            let text = format!("the command cannot extend its lock without the store's password: no socket: {error}");
+            self.reporter.report(&event::warning(&text));
+        };
+        served.inspect_err(warn).ok()
+    }
+
     /// Starts the command and watches over it until it has ended.
     async fn start(
         &self,
         lease: Option<&Lease>,
+        own_lock: Option<&OwnLock>,
         signals: Signals,
     ) -> Result<(Option<Status>, Option<Cause>, Signals), Failure> {
         let mut signals = signals.with_suspend().map_err(|error| cannot_listen(&error))?;
-        let job = Job::start(&self.options.words, &self.variables(lease), self.reporter.json())?;
+        let job = Job::start(&self.options.words, &self.variables(lease, own_lock), self.reporter.json())?;
         self.reporter.report(&event::started(job.pid()));
         let times = (self.options.grace, self.options.lock.ttl.as_duration(), self.options.max_hold);
         let watched = Supervisor::new(job, lease, times, self.reporter).watch(&mut signals).await;
@@ -200,13 +218,18 @@ impl Run<'_> {
 
     /// What the command finds in its environment. What it inherited from another run is not true
     /// for this one.
-    fn variables(&self, lease: Option<&Lease>) -> [(&'static str, Option<String>); 5] {
+    fn variables(
+        &self,
+        lease: Option<&Lease>,
+        own_lock: Option<&OwnLock>,
+    ) -> [(&'static str, Option<String>); 6] {
         [
             ("LEASEHOLD_KEY", Some(self.options.key.as_str().to_owned())),
             ("LEASEHOLD_LOCK_ID", lease.map(|lease| lease.lock_id().expose().to_owned())),
             ("LEASEHOLD_FENCE", lease.map(|lease| lease.fence().to_string())),
             ("LEASEHOLD_HOLDER", Some(self.holder.as_str().to_owned())),
             (store::VARIABLE, Some(self.store.public_name())),
+            (own_lock::VARIABLE, own_lock.map(|own_lock| own_lock.path().display().to_string())),
         ]
     }
 

@@ -4,6 +4,7 @@ use leasehold::{Key, Locked};
 use crate::exit::{self, Failure};
 use crate::locks_view::{details, json_object};
 use crate::options::Common;
+use crate::own_lock::{self, Answer, Request};
 use crate::reporter::Reporter;
 use crate::{output, store};
 
@@ -19,15 +20,19 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let locks = store::open(&options.common, reporter).await?;
-    let Some(info) = locks.get_by_key(&options.key).await? else {
-        return Err(not_held(&options.key));
+    let (text, object) = match own_lock::ask(&options.common, &Request::Show { key: options.key.clone() }).await? {
+        Some(Answer::Shown(text, object)) => (text, object),
+        Some(_) => return Err(not_held(&options.key)),
+        None => {
+            let found = store::open(&options.common, reporter).await?.get_by_key(&options.key).await?;
+            let locked = Locked::new(options.key.clone(), found.ok_or_else(|| not_held(&options.key))?);
+            (details(&locked), json_object(&locked))
+        }
     };
-    let locked = Locked::new(options.key.clone(), info);
     if options.common.json {
-        output::json([json_object(&locked)])?;
+        output::json([object])?;
     } else {
-        output::text(&details(&locked))?;
+        output::text(&text)?;
     }
     Ok(0)
 }
