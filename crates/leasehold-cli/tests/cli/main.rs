@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod beating;
+mod choice;
 mod counter;
 mod environment;
 mod exit_codes;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
     trials.extend(suite::over(stores().filter(|store| store.is_server()), &[servers::CASES]));
     let only = |name: &'static str| stores().filter(move |store| store.name == name);
     // Arguments, the reference and what is shown are about no store; the default one will do.
-    let of_no_store = [exit_codes::ARGUMENTS, hostile::CASES, reference::CASES];
+    let of_no_store = [choice::CASES, exit_codes::ARGUMENTS, hostile::CASES, reference::CASES];
     trials.extend(suite::over(only("sqlite"), &of_no_store));
     trials.extend(suite::over(only("sqlite"), &[sqlite::CASES]));
     trials.extend(suite::over(only("redis"), &[redis::CASES]));
