@@ -42,6 +42,7 @@ const STORE_PAUSE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) key: &'a Key,
+    pub(crate) store: &'a Store,
     pub(crate) options: &'a LockOptions,
     pub(crate) holder: Holder,
     pub(crate) metadata: Metadata,
@@ -82,36 +83,49 @@ impl Seen {
     }
 }
 
+/// What is known of a wait for a store that fails.
+#[derive(Debug, Default)]
+struct WaitingForStore {
+    tries: u32,
+    /// When to say again that we wait.
+    due: Option<Instant>,
+}
+
 impl Wanted<'_> {
-    /// Connects to the store. One that has no room for more is waited for, as a lock is that
-    /// somebody else has.
-    pub(crate) async fn connect(&self, store: &Store, reporter: &Reporter) -> Result<Locks, Failure> {
-        let (mut tries, mut due) = (0, Instant::now());
+    /// Connects to the store. One that cannot be reached or has no room for more is waited for, as a
+    /// lock is that somebody else has.
+    pub(crate) async fn connect(&self, reporter: &Reporter) -> Result<Locks, Failure> {
+        let mut waiting = WaitingForStore::default();
         loop {
-            let error = match store.try_connect().await {
+            match self.store.try_connect().await {
                 Ok(locks) => return Ok(locks),
-                Err(error) => error,
-            };
-            let Some(pause) = self.pause_for_room(&error, tries) else { return Err(Failure::from(error)) };
-            if Instant::now() >= due {
-                reporter.report(&event::no_room(self.key, &error, self.since.elapsed()));
-                due = self.since + next_report(self.since.elapsed());
+                Err(error) if self.wait_for_store(&error, &mut waiting, reporter).await => {}
+                Err(error) => return Err(Failure::from(error)),
             }
-            tokio::time::sleep(pause).await;
-            tries += 1;
         }
     }
 
-    /// How long to wait for a store that only has no room for more. None if that is not what it
-    /// lacks, or if there is no time left. Those who come together should not come back together.
-    fn pause_for_room(&self, error: &Error, tries: u32) -> Option<Duration> {
-        let left = |wait: Duration| wait.saturating_sub(self.since.elapsed());
-        let left = self.options.wait_at_most().map_or(Duration::MAX, left);
-        if error.code() != ErrorCode::RateLimited || left.is_zero() {
-            return None;
+    /// Waits a moment for a store that fails, and says so; false if there is no time left, or it is
+    /// not a failure that time would mend. Those who come together should not come back together.
+    async fn wait_for_store(&self, error: &Error, waiting: &mut WaitingForStore, reporter: &Reporter) -> bool {
+        let left = match self.options.wait_at_most() {
+            Some(wait) => wait.saturating_sub(self.since.elapsed()),
+            // Whoever waits for ever may have mistyped the address.
+            None if error.code() == ErrorCode::RateLimited => Duration::MAX,
+            None => STORE_TIMEOUT.saturating_sub(self.since.elapsed()),
+        };
+        if !error.is_retryable() || left.is_zero() {
+            return false;
         }
-        let pause = STORE_PAUSE * (1 << tries.min(3));
-        Some(pause.mul_f64(0.5 + fastrand::f64()).min(left))
+        if waiting.due.is_none_or(|due| Instant::now() >= due) {
+            let failure = Failure::from(error).at(reporter.store());
+            reporter.report(&event::no_store(self.key, &failure, self.since.elapsed()));
+            waiting.due = Some(self.since + next_report(self.since.elapsed()));
+        }
+        let pause = STORE_PAUSE * (1 << waiting.tries.min(3));
+        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64()).min(left)).await;
+        waiting.tries += 1;
+        true
     }
 
     /// Waits for the lock as the options say.
@@ -120,13 +134,13 @@ impl Wanted<'_> {
         let seen = Arc::new(Seen::default());
         let mut announced = false;
         let mut due = started + next_report(started.elapsed());
-        let mut acquiring = pin!(self.acquire(locks, &seen, started));
+        let mut acquiring = pin!(self.acquire(locks, &seen, reporter));
         loop {
             tokio::select! {
                 biased;
                 result = &mut acquiring => return match result {
                     Ok(guard) => {
-                        reporter.report(&event::acquired(self.key, guard.fence(), &self.holder, started.elapsed(), announced));
+                        reporter.report(&event::acquired(self, guard.fence(), announced));
                         Asked::Granted(guard)
                     }
                     Err(error) => Asked::Refused(error, seen.recently().map(|(contention, _)| contention)),
@@ -144,24 +158,16 @@ impl Wanted<'_> {
         }
     }
 
-    /// Tries once, and waits if that shows somebody with the lock who does not wait for us. Who waits only for a store that
-    /// fails should hear why.
-    async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, started: Instant) -> Result<Guard, Error> {
-        let timeout = self.options.wait_at_most();
-        let patience = Instant::now() + STORE_TIMEOUT;
-        let tries_end = timeout.map_or(patience, |timeout| patience.min(started + timeout));
-        let mut tries = 0;
+    /// Tries once, and waits if that shows somebody with the lock who does not wait for us. Who waits
+    /// only for a store that fails should hear why.
+    async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, reporter: &Reporter) -> Result<Guard, Error> {
+        let (started, timeout) = (self.since, self.options.wait_at_most());
+        let mut waiting = WaitingForStore::default();
         let contention = loop {
             match self.request(locks, seen).try_acquire_or_see().await {
                 Ok(Ok(guard)) => return Ok(guard),
                 Ok(Err(contention)) => break contention,
-                Err(error) if error.is_retryable() => {
-                    let pause = self.pause_for_room(&error, tries);
-                    let pause = pause.or_else(|| (Instant::now() + STORE_PAUSE < tries_end).then_some(STORE_PAUSE));
-                    let Some(pause) = pause else { return Err(error) };
-                    tokio::time::sleep(pause).await;
-                    tries += 1;
-                }
+                Err(error) if self.wait_for_store(&error, &mut waiting, reporter).await => {}
                 Err(error) => return Err(error),
             }
         };

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    acquire, completions, doctor, extend, force_release, ls, man, markdown, migrate, release, run, show, watch,
+    acquire, completions, doctor, extend, force_release, init, ls, man, markdown, migrate, release, run, show, watch,
 };
 use crate::escape::escape;
 use crate::exit::{self, End, Failure};
@@ -56,15 +56,16 @@ fn dispatch(command: Command) -> End {
         Command::Acquire(options) => {
             reporting(&options.common, async |reporter| acquire::run(&options, reporter).await)
         }
-        Command::Extend(options) => mortal(&options.common, async |_| extend::run(&options).await),
-        Command::Release(options) => mortal(&options.common, async |_| release::run(&options).await),
+        Command::Extend(options) => mortal(&options.common, async |reporter| extend::run(&options, reporter).await),
+        Command::Release(options) => mortal(&options.common, async |reporter| release::run(&options, reporter).await),
         Command::Ls(options) => mortal(&options.common, async |reporter| ls::run(&options, reporter).await),
-        Command::Show(options) => mortal(&options.common, async |_| show::run(&options).await),
+        Command::Show(options) => mortal(&options.common, async |reporter| show::run(&options, reporter).await),
         Command::Watch(options) => mortal(&options.common, async |reporter| watch::run(&options, reporter).await),
         Command::ForceRelease(options) => {
             mortal(&options.common, async |reporter| force_release::run(&options, reporter).await)
         }
-        Command::Doctor(options) => mortal(&options.common, async |_| doctor::run(&options).await),
+        Command::Doctor(options) => mortal(&options.common, async |reporter| doctor::run(&options, reporter).await),
+        Command::Init(options) => mortal(&options.common, async |_| init::run(&options).await),
         Command::Migrate(options) => mortal(&options.common, async |reporter| migrate::run(&options, reporter).await),
         Command::Completions(options) => plain(completions::run(&options)),
         Command::Man(options) => plain(man::run(&options)),
@@ -84,10 +85,12 @@ fn reporting(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<End, F
     };
     store::tidy_up();
     result.unwrap_or_else(|failure| {
+        let code = failure.code;
         if !failure.message.is_empty() {
+            let failure = failure.at(reporter.store());
             reporter.report(&event::error(&failure, reporter.verbose()));
         }
-        End::Code(failure.code)
+        End::Code(code)
     })
 }
 

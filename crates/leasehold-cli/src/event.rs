@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use leasehold::stores::Migrated;
-use leasehold::{Contention, Error, Fence, Holder, Key, Timestamp};
+use leasehold::{Contention, Fence, Holder, Key, Timestamp};
 use serde_json::{Value, json};
 
+use crate::acquire::Wanted;
 use crate::escape::{escape, json_line};
 use crate::exit::Failure;
 use crate::signals::Signal;
@@ -86,18 +87,32 @@ pub(crate) fn waiting(key: &Key, held: Option<&(Contention, Duration)>, waited: 
     Event::new(Level::Notice, "waiting", text, fields)
 }
 
-/// The store has no room for us.
-pub(crate) fn no_room(key: &Key, error: &Error, waited: Duration) -> Event {
-    let text = format!("waiting for '{}': {error}; waited {}", key.as_str(), text::duration(waited));
-    let fields = json!({ "key": key, "message": error.to_string(), "waited_ms": millis(waited) });
+/// Something that may not be as the user believes.
+pub(crate) fn warning(text: &str) -> Event {
+    Event::new(Level::Notice, "warning", format!("warning: {text}"), json!({ "message": text }))
+}
+
+/// The store cannot be reached, or has no room for us.
+pub(crate) fn no_store(key: &Key, failure: &Failure, waited: Duration) -> Event {
+    let text = format!("waiting for '{}': {}; waited {}", key.as_str(), failure.message, text::duration(waited));
+    let fields = json!({ "key": key, "message": failure.message, "waited_ms": millis(waited) });
     Event::new(Level::Notice, "waiting", text, fields)
 }
 
 /// The lock is ours. Whoever was told that we wait is told that we do no longer.
-pub(crate) fn acquired(key: &Key, fence: Fence, holder: &Holder, waited: Duration, announced: bool) -> Event {
+pub(crate) fn acquired(wanted: &Wanted<'_>, fence: Fence, announced: bool) -> Event {
     let level = if announced { Level::Notice } else { Level::Detail };
-    let text = format!("got '{}' after {}, fence {fence}", key.as_str(), text::duration(waited));
-    let fields = json!({ "key": key, "fence": fence, "holder": holder, "waited_ms": millis(waited) });
+    let (key, waited, store) = (wanted.key, wanted.since.elapsed(), wanted.store);
+    let (name, waited_text) = (key.as_str(), text::duration(waited));
+    let text = format!("got '{name}' after {waited_text}, fence {fence}, in {}", store.description());
+    let fields = json!({
+        "key": key,
+        "fence": fence,
+        "holder": wanted.holder,
+        "waited_ms": millis(waited),
+        "store": store.public_url(),
+        "store_from": store.origin().to_string(),
+    });
     Event::new(level, "acquired", text, fields)
 }
 

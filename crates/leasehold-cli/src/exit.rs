@@ -103,11 +103,13 @@ pub(crate) struct Failure {
     pub(crate) causes: Vec<String>,
     /// How much somebody wants to know it.
     pub(crate) level: Level,
+    /// Whether it is the store that failed, so that people want to know which.
+    pub(crate) of_store: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, causes: Vec::new(), level: Level::Problem }
+        Self { code, message: message.into(), hint: None, causes: Vec::new(), level: Level::Problem, of_store: false }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -121,9 +123,18 @@ impl Failure {
         self
     }
 
+    /// With the address of the store, if that is what failed.
+    pub(crate) fn at(mut self, store: Option<&str>) -> Self {
+        if let Some(store) = store.filter(|_| self.of_store) {
+            self.message = format!("{store}: {}", self.message);
+            self.of_store = false;
+        }
+        self
+    }
+
     /// An error in what the user typed.
     pub(crate) fn usage(error: &Error) -> Self {
-        Self { code: USAGE, ..Self::from(error) }
+        Self { code: USAGE, of_store: false, ..Self::from(error) }
     }
 
     /// The system does not tell us of signals.
@@ -162,7 +173,8 @@ impl From<&Error> for Failure {
         } else {
             text::one_line(&error.to_string())
         };
-        Self { code, message, hint: error.hint().map(text::one_line), causes, level: Level::Problem }
+        let of_store = matches!(code, UNAVAILABLE | NOT_ALLOWED | BAD_STORE);
+        Self { code, message, hint: error.hint().map(text::one_line), causes, level: Level::Problem, of_store }
     }
 }
 

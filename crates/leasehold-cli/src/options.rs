@@ -12,7 +12,8 @@ use crate::store;
 /// Where the locks are, and how to talk about them.
 #[derive(Args, Debug)]
 pub(crate) struct Common {
-    #[arg(long, value_name = "URL", env = "LEASEHOLD_STORE", hide_env_values = true, help_heading = "General")]
+    // The variable is read where the store is chosen, to tell who chose it.
+    #[arg(long, value_name = "URL", help_heading = "General")]
     #[arg(help = store::help(), long_help = store::long_help())]
     pub(crate) store: Option<String>,
     /// Data on stdout and messages on stderr as JSON, one object per line

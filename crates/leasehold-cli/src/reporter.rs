@@ -1,6 +1,7 @@
 //! What is said on stderr.
 
 use std::io::Write;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(crate) struct Reporter {
     done: Receiver<()>,
     most: Level,
     json: bool,
+    /// The store that errors are about, as others may see it.
+    store: OnceLock<String>,
 }
 
 impl Reporter {
@@ -38,7 +41,17 @@ impl Reporter {
             }
             let _ = finished.send(());
         });
-        Self { lines: thread.is_ok().then_some(lines), done, most, json }
+        Self { lines: thread.is_ok().then_some(lines), done, most, json, store: OnceLock::new() }
+    }
+
+    /// Which store errors are about from now on.
+    pub(crate) fn note_store(&self, public_url: String) {
+        let _ = self.store.set(public_url);
+    }
+
+    /// The store that errors are about, once it is known.
+    pub(crate) fn store(&self) -> Option<&str> {
+        self.store.get().map(String::as_str)
     }
 
     pub(crate) fn report(&self, event: &Event) {

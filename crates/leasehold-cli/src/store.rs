@@ -1,14 +1,18 @@
 //! Which store, and how to name it to others.
 
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold::stores::{Migrated, StoreDescriptor};
+use leasehold::stores::{Credentials, Migrated, StoreDescriptor, credentials};
 use leasehold::{Check, Error, Locks};
 
+use crate::config::{self, Config};
+use crate::default_store::DefaultStore;
+use crate::event;
 use crate::exit::{self, Failure};
 use crate::options::Common;
+use crate::reporter::Reporter;
 
 /// The longest to wait at the end for what goes on in the background.
 pub(crate) const CLOSING: Duration = Duration::from_secs(5);
@@ -16,22 +20,53 @@ pub(crate) const CLOSING: Duration = Duration::from_secs(5);
 /// The longest to wait after that for the store's files to be put in order.
 const TIDYING: Duration = Duration::from_millis(500);
 
+/// The variable that names the store.
+pub(crate) const VARIABLE: &str = "LEASEHOLD_STORE";
+
 /// The store to use.
 #[derive(Debug)]
 pub(crate) struct Store {
     url: String,
+    /// What it is called in a configuration file.
+    name: Option<String>,
+    origin: Origin,
+}
+
+/// Who chose the store.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    Option,
+    Environment,
+    File(PathBuf),
+    Default {
+        /// Whether nobody has used it so far.
+        is_new: bool,
+        store: DefaultStore,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Option => f.write_str("from --store"),
+            Origin::Environment => write!(f, "from {VARIABLE}"),
+            Origin::File(path) => write!(f, "from {}", path.display()),
+            Origin::Default { store, .. } => write!(f, "by default, {}", store.scope),
+        }
+    }
 }
 
 impl Store {
-    /// The store that was asked for, or the file of this user.
+    /// The store that was asked for: by the option, the environment, a configuration file; or the
+    /// default one. Says what is wrong with the way it was asked for.
     ///
     /// # Errors
     ///
-    /// There is no place for the file.
-    pub(crate) fn choose(common: &Common) -> Result<Self, Failure> {
-        let store = Self::find(common)?;
-        if !is_named(common) {
-            make_directory(&default_directory()?)?;
+    /// There is no such store, or no place for the default one.
+    pub(crate) fn choose(common: &Common, reporter: &Reporter) -> Result<Self, Failure> {
+        let store = Self::find(common, reporter)?;
+        if let Origin::Default { store, .. } = &store.origin {
+            store.make()?;
         }
         Ok(store)
     }
@@ -40,33 +75,95 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// There is no place for the file.
-    pub(crate) fn find(common: &Common) -> Result<Self, Failure> {
-        let url = match &common.store {
-            Some(url) if !url.is_empty() => url.clone(),
-            _ => format!("sqlite:{}", default_directory()?.join("locks.db").display()),
-        };
-        Ok(Self { url })
+    /// There is no such store, or no place for the default one.
+    pub(crate) fn find(common: &Common, reporter: &Reporter) -> Result<Self, Failure> {
+        let (store, warnings) = Self::asked_for(common)?;
+        for warning in &warnings {
+            reporter.report(&event::warning(warning));
+        }
+        reporter.note_store(store.public_url());
+        Ok(store)
     }
 
-    /// Where to examine it: a directory that would only be made for the first lock has its place in
-    /// one that is there.
-    ///
-    /// # Errors
-    ///
-    /// There is no place for the file.
-    pub(crate) fn to_examine(common: &Common) -> Result<Self, Failure> {
-        let store = Self::find(common)?;
-        if is_named(common) {
-            return Ok(store);
-        }
-        let directory = default_directory()?;
-        match directory.ancestors().find(|ancestor| ancestor.is_dir()) {
-            Some(there) if there != directory => {
-                Ok(Self { url: format!("sqlite:{}", there.join("leasehold-locks.db").display()) })
+    fn asked_for(common: &Common) -> Result<(Self, Vec<String>), Failure> {
+        let given = common.store.clone().filter(|store| !store.is_empty());
+        let variable = || std::env::var(VARIABLE).ok().filter(|store| !store.is_empty());
+        let asked = given.map(|store| (store, Origin::Option)).or_else(|| Some((variable()?, Origin::Environment)));
+        match asked {
+            // Whoever has a URL needs no file.
+            Some((url, origin)) if url.contains(':') => {
+                let told = matches!(origin, Origin::Option) && credentials(&url) == Credentials::Password;
+                let warning = told.then(|| ON_COMMAND_LINE.to_owned());
+                Ok((Self { url, name: None, origin }, warning.into_iter().collect()))
             }
-            _ => Ok(store),
+            Some((name, _)) => Self::named(&name, &config::read_all()?),
+            None => {
+                let configs = config::read_all()?;
+                match configs.iter().find_map(|config| Some((config, config.store.as_ref()?))) {
+                    Some((config, url)) if url.contains(':') => {
+                        let store = Self { url: config.absolute(url), name: None, origin: config.origin() };
+                        Ok((store, config.warning().into_iter().collect()))
+                    }
+                    Some((_, name)) => Self::named(name, &configs),
+                    None => Self::by_default(),
+                }
+            }
         }
+    }
+
+    fn named(name: &str, configs: &[Config]) -> Result<(Self, Vec<String>), Failure> {
+        let found = configs.iter().find_map(|config| Some((config, config.url(name)?)));
+        let Some((config, url)) = found else {
+            // What is no name may be a part of a password.
+            let called = if config::is_name(name) { format!("called '{name}'") } else { "of this name".to_owned() };
+            let file = config::of_user().unwrap_or_else(|| config::OF_HOST.into());
+            return Err(Failure::new(exit::BAD_STORE, format!("there is no store {called}")).hint(format!(
+                "give a URL, for example {}, or a name that is in {} or {}",
+                examples().join(", "),
+                file.display(),
+                config::OF_HOST
+            )));
+        };
+        let store = Self { url, name: Some(name.to_owned()), origin: config.origin() };
+        Ok((store, config.warning().into_iter().collect()))
+    }
+
+    fn by_default() -> Result<(Self, Vec<String>), Failure> {
+        let store = DefaultStore::find()?;
+        let url = format!("sqlite:{}", store.file.display());
+        Ok((Self { url, name: None, origin: Origin::Default { is_new: !store.file.exists(), store } }, Vec::new()))
+    }
+
+    /// What to know of the locks that are there, if other users have stores of their own.
+    pub(crate) fn scope_warning(&self) -> Option<String> {
+        match &self.origin {
+            Origin::Default { store, .. } => store.scope.warning(),
+            _ => None,
+        }
+    }
+
+    /// What to know before a lock is taken: that nobody heeds it, or not all who may be thought to.
+    /// The latter is said once.
+    pub(crate) fn locking_warning(&self) -> Option<String> {
+        match &self.origin {
+            _ if self.url.starts_with("memory:") => Some(EXCLUDES_NOBODY.to_owned()),
+            Origin::Default { is_new: true, store } => store.scope.warning(),
+            _ => None,
+        }
+    }
+
+    /// Whether the command of `run` cannot get at the store with what it is told of it.
+    pub(crate) fn needs_credentials(&self) -> bool {
+        credentials(&self.url) != Credentials::None
+    }
+
+    /// The store and who chose it, for people.
+    pub(crate) fn description(&self) -> String {
+        format!("{} ({})", self.public_url(), self.origin)
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// A handle that only looks, for which nothing is made.
@@ -100,7 +197,20 @@ impl Store {
     ///
     /// The store cannot be reached at all.
     pub(crate) async fn examine(&self) -> Result<Vec<Check>, Error> {
-        Locks::examine(&self.url).await
+        Locks::examine(&self.url_to_examine()).await
+    }
+
+    /// Where to examine it: a directory that would only be made for the first lock has its place in
+    /// one that is there.
+    fn url_to_examine(&self) -> String {
+        let Origin::Default { store, .. } = &self.origin else { return self.url.clone() };
+        let mut directories = store.file.ancestors().skip(1);
+        match directories.find(|directory| directory.is_dir()) {
+            Some(there) if Some(there) != store.file.parent() => {
+                format!("sqlite:{}", there.join("leasehold-locks.db").display())
+            }
+            _ => self.url.clone(),
+        }
     }
 
     /// Makes what the store needs.
@@ -130,7 +240,13 @@ impl Store {
         Locks::migration(&self.url).map_err(Failure::from)
     }
 
-    /// The URL as the command may see it: without user names and passwords, and usable from any
+    /// What the command of `run` finds in its environment: the name, which whoever may read the
+    /// configuration can use as we do, or the URL.
+    pub(crate) fn public_name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.public_url())
+    }
+
+    /// The URL as others may see it: without user names and passwords, and usable from any
     /// directory.
     pub(crate) fn public_url(&self) -> String {
         let current = std::env::current_dir().unwrap_or_default();
@@ -141,8 +257,8 @@ impl Store {
 /// # Errors
 ///
 /// As [`Store::choose`] and [`Store::connect`].
-pub(crate) async fn open(common: &Common) -> Result<Locks, Failure> {
-    Store::choose(common)?.connect().await
+pub(crate) async fn open(common: &Common, reporter: &Reporter) -> Result<Locks, Failure> {
+    Store::choose(common, reporter)?.connect().await
 }
 
 /// Lets what goes on in the background, such as the undoing of a request, come to its end.
@@ -157,10 +273,16 @@ pub(crate) fn tidy_up() {
     leasehold::stores::wait_until_closed(TIDYING);
 }
 
+/// Locks in memory are gone with the process that took them.
+const EXCLUDES_NOBODY: &str = "locks in memory: exclude nobody, as no other process can see them";
+
+/// Others can read the arguments of every process.
+const ON_COMMAND_LINE: &str = "the password in --store can be read by every user of this host, for example with ps: \
+    put the URL into LEASEHOLD_STORE or a configuration file, or the password into a file of its own";
+
 /// The help of `--store`: an example of each store.
 pub(crate) fn help() -> String {
-    let examples: Vec<_> = usable().map(|store| store.example).collect();
-    format!("Where the locks are, for example {}", examples.join(", "))
+    format!("Where the locks are, for example {}; or the name of a store [env: {VARIABLE}]", examples().join(", "))
 }
 
 /// The same with all the schemes.
@@ -170,60 +292,22 @@ pub(crate) fn long_help() -> String {
         format!("{} ({})", store.name, schemes.join(", "))
     });
     format!(
-        "{}\n\nThe stores of this build: {}.\n\nBy default a SQLite file for this user: \
-         $XDG_STATE_HOME/leasehold/locks.db or ~/.local/state/leasehold/locks.db; for root \
-         /var/lib/leasehold/locks.db.",
+        "{}\n\nThe stores of this build: {}.\n\nA name is looked up in $XDG_CONFIG_HOME/leasehold/config.toml or \
+         ~/.config/leasehold/config.toml, and in {}, which may also name the store to use by default.\n\n\
+         Without all that, the store is a SQLite file: /var/lib/leasehold/locks.db for root, and for everybody \
+         if `leasehold init` has made it one for a group; or else one that is for this user alone, \
+         $XDG_STATE_HOME/leasehold/locks.db or ~/.local/state/leasehold/locks.db.",
         help(),
-        stores.collect::<Vec<_>>().join("; ")
+        stores.collect::<Vec<_>>().join("; "),
+        config::OF_HOST,
     )
+}
+
+/// A URL of each store that others can share.
+fn examples() -> Vec<&'static str> {
+    usable().filter(|store| store.schemes != ["memory"]).map(|store| store.example).collect()
 }
 
 fn usable() -> impl Iterator<Item = StoreDescriptor> {
     leasehold::stores::all().into_iter().filter(StoreDescriptor::is_built_in)
-}
-
-/// Whether somebody named a store.
-fn is_named(common: &Common) -> bool {
-    common.store.as_ref().is_some_and(|url| !url.is_empty())
-}
-
-fn default_directory() -> Result<PathBuf, Failure> {
-    if rustix::process::geteuid().is_root() {
-        return Ok(PathBuf::from("/var/lib/leasehold"));
-    }
-    state_directory(std::env::var_os("XDG_STATE_HOME").map(PathBuf::from), std::env::home_dir()).ok_or_else(|| {
-        Failure::new(exit::BAD_STORE, "there is no home directory for the locks").hint("name a store with --store")
-    })
-}
-
-fn make_directory(directory: &Path) -> Result<(), Failure> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
-        let message = format!("cannot create {}: {error}", directory.display());
-        let code = match error.kind() {
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => exit::NOT_ALLOWED,
-            _ => exit::BAD_STORE,
-        };
-        Failure::new(code, message).hint("name another store with --store or LEASEHOLD_STORE")
-    })
-}
-
-/// By the XDG rules a relative path is ignored.
-fn state_directory(state_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
-    let state_home = state_home.filter(|path| path.is_absolute());
-    let state_home = state_home.or_else(|| Some(home?.join(".local/state")).filter(|path| path.is_absolute()));
-    Some(state_home?.join("leasehold"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_state_directory_follows_xdg() {
-        let path = |text: &str| Some(PathBuf::from(text));
-        assert_eq!(state_directory(path("/state"), path("/home/me")), path("/state/leasehold"));
-        assert_eq!(state_directory(None, path("/home/me")), path("/home/me/.local/state/leasehold"));
-        assert_eq!(state_directory(path("relative"), path("/home/me")), path("/home/me/.local/state/leasehold"));
-        assert_eq!(state_directory(None, None), None);
-    }
 }

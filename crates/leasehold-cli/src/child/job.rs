@@ -166,8 +166,8 @@ impl Job {
 
     /// The number of descendants that outlived the command.
     pub(super) fn left_running(&mut self) -> usize {
-        self.reap();
-        descendants().len()
+        // Without children there are none, and no need to look at every process of the host.
+        if self.reap() { 0 } else { descendants().len() }
     }
 
     /// Kills the command and all its descendants, those included that are started meanwhile.

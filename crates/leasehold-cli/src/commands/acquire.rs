@@ -4,6 +4,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::acquire::{Asked, Wanted};
+use crate::event;
 use crate::exit::{self, End, Failure};
 use crate::options::{Common, LockOptions};
 use crate::output;
@@ -33,18 +34,22 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, F
         return Err(Failure::new(exit::USAGE, "--steal-same-holder needs a --holder here")
             .hint("without one every script on this host has the same name"));
     }
+    let store = Store::choose(&options.common, reporter)?;
+    if let Some(warning) = store.locking_warning() {
+        reporter.report(&event::warning(&warning));
+    }
     let wanted = Wanted {
         key: &options.key,
+        store: &store,
         options: &options.lock,
         holder: options.lock.holder.clone().unwrap_or_default(),
         metadata: options.lock.metadata(&[])?,
         max_hold: None,
         since: Instant::now(),
     };
-    let store = Store::choose(&options.common)?;
     let mut signals = Signals::install().map_err(|error| Failure::signals(&error))?;
     let locks = tokio::select! {
-        connected = wanted.connect(&store, reporter) => connected?,
+        connected = wanted.connect(reporter) => connected?,
         signal = signals.next_deadly() => return Ok(End::Signal(signal)),
     };
     let result = match wanted.ask(&locks, &mut signals, reporter).await {

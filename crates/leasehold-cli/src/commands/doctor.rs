@@ -6,6 +6,7 @@ use crate::escape::escape;
 use crate::exit::{self, Failure};
 use crate::options::Common;
 use crate::output;
+use crate::reporter::Reporter;
 use crate::store::Store;
 
 /// Check the store
@@ -20,13 +21,12 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let store = Store::find(&options.common, reporter)?;
     let report = Report { json: options.common.json };
-    report.line(&Check::new("store", Verdict::Ok, Store::find(&options.common)?.public_url()))?;
-    let checks = Store::to_examine(&options.common)?
-        .examine()
-        .await
-        .unwrap_or_else(|error| vec![Check::failed("reachable", &error)]);
+    report.line(&Check::new("store", Verdict::Ok, store.public_url()))?;
+    let mut checks = vec![chosen(&store)];
+    checks.extend(store.examine().await.unwrap_or_else(|error| vec![Check::failed("reachable", &error)]));
     for check in &checks {
         report.line(check)?;
     }
@@ -35,6 +35,14 @@ pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
     match worst {
         Verdict::Ok | Verdict::Warn => Ok(0),
         Verdict::Fail => Ok(checks.iter().find_map(|check| check.error).map_or(exit::BAD_STORE, code)),
+    }
+}
+
+/// Who chose the store, and whom its locks are for.
+fn chosen(store: &Store) -> Check {
+    match store.scope_warning() {
+        Some(warning) => Check::new("chosen", Verdict::Warn, format!("{}: {warning}", store.origin())),
+        None => Check::new("chosen", Verdict::Ok, store.origin().to_string()),
     }
 }
 

@@ -3,6 +3,8 @@ use leasehold::{LockId, Ttl};
 
 use crate::exit::{self, Failure};
 use crate::options::{Common, ttl};
+use crate::own_lock::{self, Answer, Request};
+use crate::reporter::Reporter;
 use crate::store;
 
 /// Make a lock last longer, by its lock id
@@ -22,12 +24,13 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let locks = store::open(&options.common).await?;
-    if locks.extend(&options.lock_id, options.ttl).await? {
-        return Ok(0);
-    }
-    Err(absent())
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let request = Request::Extend { lock_id: options.lock_id, ttl_ms: options.ttl.as_millis() };
+    let extended = match own_lock::ask(&options.common, &request).await? {
+        Some(answer) => answer == Answer::Done(true),
+        None => store::open(&options.common, reporter).await?.extend(&options.lock_id, options.ttl).await?,
+    };
+    if extended { Ok(0) } else { Err(absent()) }
 }
 
 /// What `extend` and `release` say of a lock that is not there.

@@ -31,7 +31,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
             Failure::new(exit::USAGE, "there is no terminal to ask on").hint("add --yes to do it without asking")
         );
     }
-    let locks = store::open(&options.common).await?;
+    let locks = store::open(&options.common, reporter).await?;
     if !options.yes {
         let Some(info) = locks.get_by_key(&options.key).await? else { return Err(not_held(&options.key)) };
         if !confirmed(&options.key, &info, locks.now().await?, reporter) {

@@ -22,7 +22,11 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let locks = Store::find(&options.common)?.look().await?;
+    let store = Store::find(&options.common, reporter)?;
+    if let Some(warning) = store.scope_warning() {
+        reporter.report(&event::warning(&warning));
+    }
+    let locks = store.look().await?;
     let look = locks_view::list(&locks, &options.prefix).await?;
     if options.common.json {
         output::json(look.held.iter().map(|locked| json_object(locked, look.now)))?;

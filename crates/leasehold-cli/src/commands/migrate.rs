@@ -25,7 +25,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let store = Store::choose(&options.common)?;
+    let store = Store::choose(&options.common, reporter)?;
     if options.print {
         output::script(store.migration()?.as_deref().unwrap_or("-- this store needs nothing\n"))?;
         return Ok(0);

@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 mod examples;
 pub(crate) mod extend;
 pub(crate) mod force_release;
+pub(crate) mod init;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod markdown;

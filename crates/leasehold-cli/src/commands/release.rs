@@ -4,6 +4,8 @@ use leasehold::LockId;
 use super::extend::absent;
 use crate::exit::{self, Failure};
 use crate::options::Common;
+use crate::own_lock::{self, Answer, Request};
+use crate::reporter::Reporter;
 use crate::store;
 
 /// Give a lock back, by its lock id
@@ -19,7 +21,11 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let locks = store::open(&options.common).await?;
-    if locks.release(&options.lock_id).await? { Ok(0) } else { Err(absent()) }
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let request = Request::Release { lock_id: options.lock_id };
+    let released = match own_lock::ask(&options.common, &request).await? {
+        Some(answer) => answer == Answer::Done(true),
+        None => store::open(&options.common, reporter).await?.release(&options.lock_id).await?,
+    };
+    if released { Ok(0) } else { Err(absent()) }
 }

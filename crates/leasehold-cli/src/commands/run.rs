@@ -1,3 +1,4 @@
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use crate::acquire::{Asked, Wanted};
 use crate::child::{Cause, Ended, Job, Supervisor, Terminal, can_be_found, reaping};
 use crate::exit::{self, End, Failure};
 use crate::options::{Common, LockOptions, duration, some_time};
+use crate::own_lock::{self, OwnLock};
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
 use crate::store::{self, Store};
@@ -33,7 +35,8 @@ const AFTER_LOSS: Duration = Duration::from_secs(1);
 /// Others who look at the lock see the process id, the user and CMD, unless --no-command is given.
 ///
 /// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER and
-/// LEASEHOLD_STORE (without credentials) in its environment.
+/// LEASEHOLD_STORE (without credentials) in its environment. Inside CMD, `leasehold extend`,
+/// `release` and `show` work for this lock without the credentials of the store.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help(), override_usage = "leasehold run [OPTIONS] KEY [--] CMD [ARGS]...")]
 pub(crate) struct Options {
@@ -82,18 +85,22 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, F
         )
         .hint("mount it (mount -t proc proc /proc); without it what the command starts cannot be stopped"));
     }
+    let store = Store::choose(&options.common, reporter)?;
+    if let Some(warning) = store.locking_warning() {
+        reporter.report(&event::warning(&warning));
+    }
     let wanted = Wanted {
         key: &options.task.key,
+        store: &store,
         options: &options.lock,
         holder: holder(options),
         metadata: options.lock.metadata(&options.notes())?,
         max_hold: options.max_hold,
         since: Instant::now(),
     };
-    let store = Store::choose(&options.common)?;
     let mut signals = Signals::install().map_err(|error| Failure::signals(&error))?;
     let locks = tokio::select! {
-        connected = wanted.connect(&store, reporter) => connected,
+        connected = wanted.connect(reporter) => connected,
         signal = signals.next_deadly() => return Ok(End::Signal(signal)),
     };
     let locks = match locks {
@@ -120,7 +127,7 @@ async fn locked(
 ) -> Result<End, Failure> {
     let run = Run { options, store, holder: &wanted.holder, reporter };
     match reaping(wanted.ask(locks, &mut signals, reporter)).await {
-        Asked::Granted(guard) => run.under(guard, signals).await,
+        Asked::Granted(guard) => run.under(guard, locks, signals).await,
         Asked::Stopped(signal) => Ok(End::Signal(signal)),
         Asked::Refused(error, seen) if options.proceed_unlocked && may_proceed(&error) => {
             run.without_lock(&wanted.refused(&error, seen.as_ref()).message, signals).await
@@ -157,13 +164,14 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn under(&self, guard: Guard, mut signals: Signals) -> Result<End, Failure> {
+    async fn under(&self, guard: Guard, locks: &Locks, mut signals: Signals) -> Result<End, Failure> {
         let acquired = Instant::now();
         if let Some(signal) = signals.pending().await {
             self.reporter.report(&event::signal(signal));
             return self.released(End::Signal(signal), guard.release().await);
         }
-        let outcome = match self.start(Some(guard.lease()), signals).await {
+        let own_lock = self.serve(&guard, locks);
+        let outcome = match self.start(Some(guard.lease()), own_lock.as_ref(), signals).await {
             Ok((ended, mut signals)) if ended.cause.is_none() => {
                 let interrupted = reaping(self.keep(&guard, acquired, &mut signals)).await;
                 Ok((interrupted.map_or(ended.end(), End::Signal), None))
@@ -182,14 +190,34 @@ impl Run<'_> {
 
     async fn without_lock(&self, why: &str, signals: Signals) -> Result<End, Failure> {
         self.reporter.report(&event::unlocked(&self.options.task.key, why));
-        Ok(self.start(None, signals).await?.0.end())
+        Ok(self.start(None, None, signals).await?.0.end())
+    }
+
+    /// Lets the command extend, release and look at its lock, if it cannot do so in the store because
+    /// it does not get the credentials.
+    fn serve(&self, guard: &Guard, locks: &Locks) -> Option<OwnLock> {
+        if !self.store.needs_credentials() {
+            return None;
+        }
+        let served = OwnLock::serve(locks, self.store.public_name(), &self.options.task.key, guard.lock_id());
+        let warn = |error: &io::Error| {
+            let text = format!("the command cannot extend its lock without the store's password: no socket: {error}");
+            self.reporter.report(&event::warning(&text));
+        };
+        served.inspect_err(warn).ok()
     }
 
     /// Starts the command and watches over it until it has ended.
-    async fn start(&self, lease: Option<&Lease>, signals: Signals) -> Result<(Ended, Signals), Failure> {
+    async fn start(
+        &self,
+        lease: Option<&Lease>,
+        own_lock: Option<&OwnLock>,
+        signals: Signals,
+    ) -> Result<(Ended, Signals), Failure> {
         let mut signals = signals.with_suspend().map_err(|error| Failure::signals(&error))?;
         let mut terminal = Terminal::for_command();
-        let job = Job::start(&self.options.task.words, &self.variables(lease), &mut terminal, self.reporter.json())?;
+        let variables = self.variables(lease, own_lock);
+        let job = Job::start(&self.options.task.words, &variables, &mut terminal, self.reporter.json())?;
         self.reporter.report(&event::started(job.pid()));
         let times = (self.options.grace, self.options.lock.ttl.as_duration(), self.options.max_hold);
         let watched = Supervisor::new(job, terminal, lease, times, self.reporter).watch(&mut signals).await;
@@ -198,13 +226,14 @@ impl Run<'_> {
 
     /// What the command finds in its environment. What it inherited from another run is not true
     /// for this one, but the locks of that one are still held.
-    fn variables(&self, lease: Option<&Lease>) -> Vec<(&'static str, Option<String>)> {
+    fn variables(&self, lease: Option<&Lease>, own_lock: Option<&OwnLock>) -> Vec<(&'static str, Option<String>)> {
         let mut variables = vec![
             ("LEASEHOLD_KEY", Some(self.options.task.key.as_str().to_owned())),
             ("LEASEHOLD_LOCK_ID", lease.map(|lease| lease.lock_id().expose().to_owned())),
             ("LEASEHOLD_FENCE", lease.map(|lease| lease.fence().to_string())),
             ("LEASEHOLD_HOLDER", Some(self.holder.as_str().to_owned())),
-            ("LEASEHOLD_STORE", Some(self.store.public_url())),
+            (store::VARIABLE, Some(self.store.public_name())),
+            (own_lock::VARIABLE, own_lock.map(|own_lock| own_lock.path().display().to_string())),
         ];
         variables.extend(lease.map(|lease| (held::VARIABLE, Some(held::with(&self.options.task.key, lease.fence())))));
         variables

@@ -5,6 +5,8 @@ use crate::exit::{self, Failure};
 use crate::locks_view::{details, json_object};
 use crate::options::Common;
 use crate::output;
+use crate::own_lock::{self, Answer, Request};
+use crate::reporter::Reporter;
 use crate::store::Store;
 
 /// Show who holds a lock
@@ -20,17 +22,22 @@ pub(crate) struct Options {
     pub(crate) common: Common,
 }
 
-pub(crate) async fn run(options: &Options) -> Result<u8, Failure> {
-    let locks = Store::find(&options.common)?.look().await?;
-    let Some(info) = locks.get_by_key(&options.key).await? else {
-        return Err(not_held(&options.key));
+pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
+    let (text, object) = match own_lock::ask(&options.common, &Request::Show { key: options.key.clone() }).await? {
+        Some(Answer::Shown(text, object)) => (text, object),
+        Some(_) => return Err(not_held(&options.key)),
+        None => {
+            let locks = Store::find(&options.common, reporter)?.look().await?;
+            let found = locks.get_by_key(&options.key).await?;
+            let locked = Locked::new(options.key.clone(), found.ok_or_else(|| not_held(&options.key))?);
+            let now = locks.now().await?;
+            (details(&locked, now), json_object(&locked, now))
+        }
     };
-    let locked = Locked::new(options.key.clone(), info);
-    let now = locks.now().await?;
     if options.common.json {
-        output::json([json_object(&locked, now)])?;
+        output::json([object])?;
     } else {
-        output::text(&details(&locked, now))?;
+        output::text(&text)?;
     }
     Ok(0)
 }

@@ -38,7 +38,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let locks = Store::find(&options.common)?.look().await?;
+    let locks = Store::find(&options.common, reporter)?.look().await?;
     Watch::new(&locks, options).run(reporter).await
 }
 

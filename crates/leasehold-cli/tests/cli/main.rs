@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod beating;
+mod choice;
 mod counter;
 mod environment;
 mod exit_codes;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     let only = |name: &'static str| stores().filter(move |store| store.name == name);
     // Arguments, processes, the reference and what is shown are about no store; the default one will do.
     let of_no_store = [
+        choice::CASES,
         exit_codes::ARGUMENTS,
         hostile::CASES,
         job_control::CASES,

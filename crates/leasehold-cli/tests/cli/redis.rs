@@ -10,6 +10,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     options_of_the_store_are_passed_on_without_the_password,
     a_key_that_the_store_keeps_for_itself_is_wrong_usage,
     a_user_who_may_only_read_sees_the_locks,
+    the_password_can_be_in_a_file,
     doctor_tells_what_is_wrong_with_a_server_and_what_to_do,
     what_another_program_stored_is_not_repeated,
     a_server_that_refuses_is_not_said_to_be_silent,
@@ -64,6 +65,20 @@ fn a_user_who_may_only_read_sees_the_locks(store: Store) {
         assert!(done.code == 0 && done.stdout.contains("somebody"), "{done:?}");
     }
     assert_eq!(place.run(["run", "-n", "other", "--store", &reader, "true"]).code, 77);
+}
+
+fn the_password_can_be_in_a_file(store: Store) {
+    let server = Redis::builder().password("s3cret").start();
+    let place = Place::new(store);
+    std::fs::write(place.path("password"), "s3cret\n").unwrap();
+    let url = format!("redis://{}?password_file=password", server.address());
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let script = r#"echo $LEASEHOLD_STORE; cd /; "$0" ls"#;
+    let done = place.run(["run", "--store", &url, "k", "--", "sh", "-c", script, leasehold]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "no warning, and the command can use it too");
+    assert!(done.stdout.contains("/password\n") && done.stdout.contains("KEY"), "{done:?}");
+    let missing = place.run(["ls", "--store", &url.replace("=password", "=missing")]);
+    assert!(missing.code == 78 && missing.stderr.contains("the password file cannot be read"), "{missing:?}");
 }
 
 fn doctor_tells_what_is_wrong_with_a_server_and_what_to_do(store: Store) {

@@ -12,6 +12,8 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     a_command_outlives_a_crash_of_its_server,
     a_holder_that_is_killed_leaves_its_lock_until_the_lease_ends_and_not_longer,
     the_command_hears_of_its_store_without_the_password,
+    the_command_needs_no_password_for_its_own_lock,
+    a_store_that_is_down_at_first_is_waited_for,
     a_flood_of_messages_takes_no_memory_and_the_lock_is_handed_over_after_it,
 ];
 
@@ -81,6 +83,46 @@ fn the_command_hears_of_its_store_without_the_password(store: Store) {
     assert!(place.store().contains("s3cret") && !place.public_store().contains("s3cret"));
     let done = place.run(["run", "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
     assert_eq!(done.stdout.trim(), place.public_store());
+}
+
+fn the_command_needs_no_password_for_its_own_lock(store: Store) {
+    let server = store.server_with(&Setup { password: Some("s3cret"), ..Setup::default() });
+    let place = Place::on(server);
+    std::fs::set_permissions(place.path("."), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let script = r#"
+env > environment
+echo $LEASEHOLD_SOCKET > socket
+"$0" extend --ttl 5m && "$0" show --json k > shown && "$0" show k > text || exit 1
+"$0" show other 2> other && exit 2
+"$0" extend AAAAAAAAAAAAAAAAAAAAAA 2> other && exit 3
+setpriv --reuid 54331 --regid 54331 --clear-groups "$0" extend 2> stranger && exit 4
+LEASEHOLD_STORE=sqlite:elsewhere.db "$0" show k 2> elsewhere && exit 5
+"$0" release
+while :; do sleep 0.02; done
+"#;
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let done = place.run(["run", "--ttl", "10s", "k", "--", "sh", "-c", script, leasehold]);
+    assert_eq!(done.code, 79, "it gave its lock back: {done:?}");
+    assert!(!place.read("environment").contains("s3cret"), "{}", place.read("environment"));
+    let shown: serde_json::Value = serde_json::from_str(&place.read("shown")).unwrap();
+    assert!(shown["expires_in_ms"].as_u64().unwrap() > 60_000, "{shown}");
+    assert!(place.read("text").contains('k') && !place.read("text").is_empty());
+    assert!(place.read("elsewhere").contains("nobody holds 'k'"), "{}", place.read("elsewhere"));
+    let socket = place.first_line("socket");
+    assert!(socket.contains("/leasehold-") && !std::path::Path::new(&socket).parent().unwrap().exists(), "{socket}");
+}
+
+fn a_store_that_is_down_at_first_is_waited_for(store: Store) {
+    let server = store.server_with(&Setup { durable: true, ..Setup::default() });
+    let place = Place::on(server.clone());
+    server.server().kill();
+    let short = place.run(["run", "--wait", "300ms", "k", "--", "true"]);
+    assert_eq!(short.code, 69, "{short:?}");
+    let waiter = place.start(["run", "--wait", "5m", "k", "--", "echo", "ran"]);
+    waiter.wait_for_stderr(&format!("waiting for 'k': {}: ", place.public_store()));
+    server.server().restart();
+    let done = waiter.done();
+    assert_eq!((done.code, done.stdout.as_str()), (0, "ran\n"), "{done:?}");
 }
 
 fn a_flood_of_messages_takes_no_memory_and_the_lock_is_handed_over_after_it(store: Store) {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::public_url::public_url;
-use super::url::{READER, parse};
+use super::url::{READER, credentials, parse};
 use super::{Postgres, PostgresOptions};
 use crate::backend::Backend;
-use crate::stores::{Migrated, StoreDriver};
+use crate::stores::{Credentials, Migrated, StoreDriver};
 use crate::url_option::UrlOption;
 use crate::{Check, Error, Key};
 
@@ -46,6 +46,10 @@ impl StoreDriver for Driver {
         let roots = READER.split(url).is_ok_and(|(_, options)| !options.iter().any(system));
         let files: &[&str] = if roots { &["sslrootcert", "sslcert", "sslkey"] } else { &["sslcert", "sslkey"] };
         READER.with_absolute_files(url, files, directory)
+    }
+
+    fn credentials(&self, url: &str) -> Credentials {
+        credentials(url).unwrap_or_default()
     }
 
     fn public_url(&self, url: &str) -> Result<String, Error> {

@@ -6,6 +6,7 @@ use super::places::read_endpoints;
 use super::tls::{Protection, Tls};
 use super::words::{Words, check_at_sign, read_address};
 use crate::Error;
+use crate::stores::Credentials;
 use crate::url_option::UrlReader;
 
 /// What our errors say of URLs.
@@ -64,6 +65,21 @@ pub(super) fn parse_in(
         return Err(READER.unknown_option(KNOWN));
     }
     Ok(Target { endpoints, tls, options, schema_is_chosen })
+}
+
+/// What a URL itself says of who we are.
+pub(super) fn credentials(url: &str) -> Result<Credentials, Error> {
+    let (address, given) = READER.split(url)?;
+    let mut said = read_address(address)?;
+    for option in given {
+        said.insert(READER.decode(option.name)?, option.value);
+    }
+    let says = |word: &str| said.get(word).is_some_and(|text| !text.is_empty());
+    Ok(match (says("password"), says("user") || says("passfile")) {
+        (true, _) => Credentials::Password,
+        (false, true) => Credentials::Name,
+        (false, false) => Credentials::None,
+    })
 }
 
 /// Whether the option is one of ours.
@@ -307,6 +323,19 @@ mod tests {
             assert!(parse_in(&said, PostgresOptions::default(), nothing).is_err(), "{weak}");
             let variable = |name: &str| (name == "PGSSLMODE").then(|| weak.to_owned());
             assert!(parse_in(&url("sslrootcert=system"), PostgresOptions::default(), variable).is_err(), "{weak}");
+        }
+    }
+
+    #[test]
+    fn what_others_do_not_see_is_known() {
+        for (url, expected) in [
+            ("postgres://db/app", Credentials::None),
+            ("postgres://me@db/app", Credentials::Name),
+            ("postgres://db/app?passfile=/run/pgpass", Credentials::Name),
+            ("postgres://me:secret@db/app", Credentials::Password),
+            ("postgres://db/app?p%61ssword=secret", Credentials::Password),
+        ] {
+            assert_eq!(credentials(url).unwrap(), expected, "{url}");
         }
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::url::{READER, Target};
 use super::{Redis, RedisOptions};
 use crate::backend::Backend;
-use crate::stores::StoreDriver;
+use crate::stores::{Credentials, StoreDriver};
 use crate::{Check, Error, Key};
 
 #[derive(Debug)]
@@ -27,7 +27,11 @@ impl StoreDriver for Driver {
     }
 
     fn absolute_url(&self, url: &str, directory: &Path) -> String {
-        READER.with_absolute_files(url, &["ca", "cert", "key"], directory)
+        READER.with_absolute_files(url, &["ca", "cert", "key", "password_file"], directory)
+    }
+
+    fn credentials(&self, url: &str) -> Credentials {
+        Target::read(url, RedisOptions::default()).map_or(Credentials::None, |target| target.credentials())
     }
 
     fn public_url(&self, url: &str) -> Result<String, Error> {

@@ -11,6 +11,7 @@ mod list;
 mod many;
 mod names;
 mod options;
+mod password_file;
 mod push;
 mod record;
 mod script;

@@ -16,6 +16,9 @@ pub struct RedisOptions {
     pub timeout: Duration,
     /// For `rediss:` URLs: whom to trust and who we are.
     pub tls: RedisTls,
+    /// A file with the password for the server, instead of one in the URL. It is read when the
+    /// handle is made; a line end after the password is not part of it.
+    pub password_file: Option<PathBuf>,
     /// The user name for the sentinels, if they want one.
     pub sentinel_user: Option<String>,
     /// The password for the sentinels, if they want one.
@@ -40,6 +43,7 @@ impl Default for RedisOptions {
             prefix: "syncguard".to_owned(),
             timeout: Capabilities::DEFAULT_CALL_TIMEOUT,
             tls: RedisTls::default(),
+            password_file: None,
             sentinel_user: None,
             sentinel_password: None,
         }
@@ -65,6 +69,13 @@ impl RedisOptions {
     #[must_use]
     pub fn with_tls(mut self, tls: RedisTls) -> Self {
         self.tls = tls;
+        self
+    }
+
+    /// A file with the password for the server.
+    #[must_use]
+    pub fn with_password_file(mut self, password_file: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(password_file.into());
         self
     }
 
@@ -112,6 +123,7 @@ impl fmt::Debug for RedisOptions {
             .field("prefix", &self.prefix)
             .field("timeout", &self.timeout)
             .field("tls", &self.tls)
+            .field("password_file", &self.password_file)
             .field("sentinel_user", &self.sentinel_user)
             .field("sentinel_password", &self.sentinel_password.as_ref().map(|_| "hidden"))
             .finish()

@@ -11,8 +11,10 @@ use rustls::pki_types::pem::PemObject;
 
 use super::error::translate;
 use super::options::{RedisOptions, RedisTls};
+use super::password_file;
 use super::server::{Place, Server};
 use crate::Error;
+use crate::stores::Credentials;
 use crate::url_option::{UrlOption, UrlReader};
 use crate::url_writer::{self, UrlWriter, time};
 
@@ -22,7 +24,8 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// What our errors say of URLs.
 pub(super) const READER: UrlReader = UrlReader { scheme: "redis" };
 
-const KNOWN: &str = "prefix, timeout, ca, cert, key, sentinel_user, sentinel_password; and for sockets: db, user, pass";
+const KNOWN: &str =
+    "prefix, timeout, ca, cert, key, password_file, sentinel_user, sentinel_password; and for sockets: db, user, pass";
 
 /// What a URL is made of.
 struct Parts<'a> {
@@ -43,13 +46,15 @@ pub(super) struct Target {
 /// Where the server is, and the options with what the URL says.
 pub(super) fn parse(url: &str, options: RedisOptions) -> Result<(Server, RedisOptions), Error> {
     let Target { place, options, .. } = Target::read(url, options)?;
+    let password = options.password_file.as_deref().map(password_file::read).transpose()?;
     let open = |info: ConnectionInfo| client(info, &options);
+    let log_in = |info: ConnectionInfo| open(with_password(info, password.as_deref())?);
     let place = match place {
-        Place::Hosts(hosts) => Place::Hosts(hosts.into_iter().map(open).collect::<Result<_, _>>()?),
+        Place::Hosts(hosts) => Place::Hosts(hosts.into_iter().map(log_in).collect::<Result<_, _>>()?),
         Place::Sentinels { sentinels, name, primary } => Place::Sentinels {
             sentinels: sentinels.into_iter().map(open).collect::<Result<_, _>>()?,
             name,
-            primary: Box::new(open(*primary)?),
+            primary: Box::new(log_in(*primary)?),
         },
     };
     let server = Server { place, timeout: options.timeout, first: AtomicUsize::default() };
@@ -73,6 +78,21 @@ impl Target {
             parts => Place::Hosts(hosts(parts, parts.user_info, parts.path)?),
         };
         Ok(Self { scheme: parts.scheme.to_owned(), place, options })
+    }
+
+    /// What others may not see of it.
+    pub(super) fn credentials(&self) -> Credentials {
+        let of = |server: &ConnectionInfo| match server.redis_settings() {
+            settings if settings.password().is_some() => Credentials::Password,
+            settings if settings.username().is_some() => Credentials::Name,
+            _ => Credentials::None,
+        };
+        let in_place = match &self.place {
+            Place::Hosts(hosts) => hosts.iter().map(of).max(),
+            Place::Sentinels { sentinels, primary, .. } => sentinels.iter().map(of).chain([of(primary)]).max(),
+        };
+        let in_file = self.options.password_file.as_ref().map(|_| Credentials::Name);
+        in_place.max(in_file).unwrap_or_default()
     }
 
     /// As others may see it.
@@ -103,8 +123,21 @@ impl Target {
                 url.option(name, file.display());
             }
         }
+        if let Some(file) = &options.password_file {
+            url.option("password_file", file.display());
+        }
         url.finish()
     }
+}
+
+/// The server with the password of the password file, if there is one.
+fn with_password(info: ConnectionInfo, password: Option<&str>) -> Result<ConnectionInfo, Error> {
+    let Some(password) = password else { return Ok(info) };
+    let settings = info.redis_settings().clone();
+    if settings.password().is_some() {
+        return Err(unusable("has a password and a password_file").with_hint("leave one of them out"));
+    }
+    Ok(info.set_redis_settings(settings.set_password(password)))
 }
 
 fn database(server: Option<&ConnectionInfo>) -> i64 {
@@ -273,6 +306,7 @@ fn read_options(given: &[UrlOption<'_>], of_socket: bool, options: &mut RedisOpt
             "ca" => options.tls.ca = Some(value.into()),
             "cert" => options.tls.cert = Some(value.into()),
             "key" => options.tls.key = Some(value.into()),
+            "password_file" => options.password_file = Some(value.into()),
             "sentinel_user" => options.sentinel_user = Some(value.clone()),
             "sentinel_password" => options.sentinel_password = Some(value.clone()),
             name if of_socket && FOR_SOCKETS.contains(&name) => {}
@@ -350,6 +384,7 @@ mod tests {
             ("rediss://h?ca=/a&cert=/b&key=/c%20d", "rediss://h:6379?ca=/a&cert=/b&key=/c%20d"),
             ("unix:///run/r.sock?pass=sec@ret&db=1&user=me", "unix:///run/r.sock?db=1"),
             ("unix:/run/a%20b.sock", "unix:///run/a%20b.sock"),
+            ("redis://me@h?password_file=/run/a%20b", "redis://h:6379?password_file=/run/a%20b"),
             (
                 "redis+sentinel://me:x@h/m%2Fn/4?sentinel_password=sec@ret&sentinel_user=u",
                 "redis+sentinel://h:26379/m%2Fn/4",
@@ -361,6 +396,33 @@ mod tests {
         for unreadable in ["redis://u:pa/ss@h/0", "redis://u:pa?ss@h/0", "redis://user:1?a=x@h", "redis://h?p%61ss=x"] {
             assert!(Target::read(unreadable, RedisOptions::default()).is_err(), "{unreadable}");
         }
+    }
+
+    #[test]
+    fn what_others_do_not_see_is_known() {
+        for (url, credentials) in [
+            ("redis://h?prefix=a", Credentials::None),
+            ("redis://me@h", Credentials::Name),
+            ("redis://h?password_file=/run/password", Credentials::Name),
+            ("redis://:secret@a,b", Credentials::Password),
+            ("unix:///run/r.sock?pass=secret", Credentials::Password),
+            ("redis+sentinel://h/m?sentinel_password=secret", Credentials::Password),
+        ] {
+            assert_eq!(Target::read(url, RedisOptions::default()).unwrap().credentials(), credentials, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_password_of_a_file_is_for_the_servers() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "s3cret\n").unwrap();
+        let with_file = |url: &str| format!("{url}?password_file={}", file.path().display());
+        for url in ["redis://me@h", "redis+sentinel://me@h/m"] {
+            let found = info(&with_file(url));
+            let redis = found.redis_settings();
+            assert_eq!((redis.username(), redis.password()), (Some("me"), Some("s3cret")), "{url}");
+        }
+        assert!(parse(&with_file("redis://me:other@h"), RedisOptions::default()).is_err());
     }
 
     proptest! {

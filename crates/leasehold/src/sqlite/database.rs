@@ -1,12 +1,13 @@
 use std::cell::Cell;
-use std::fs::OpenOptions;
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use super::access;
 use super::clock::HostClock;
 use super::error::{is_busy, translate};
 use super::{SqliteOptions, Synchronous};
@@ -19,6 +20,10 @@ const APPLICATION_ID: i64 = 0x6c65_6173;
 /// The first version whose write-ahead log is free of a bug that could lose a committed
 /// transaction.
 const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// A log that is longer when the file is closed is written back, so that whoever opens it next need
+/// not read so much. Others are left for the next one: that takes two flushes of the disk.
+const LONG_LOG: u64 = 1024 * 1024;
 
 /// How long a look at the file is good for.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -57,14 +62,19 @@ impl Database {
         if options.create {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
         }
-        check_access(path, options.create)?;
+        access::check_or_make(path, options.create)?;
+        for suffix in [LOG, INDEX] {
+            let file = beside(path, suffix);
+            access::follow(path, &file);
+            access::check(&file)?;
+        }
         let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
         let clock = prepare_patiently(&mut connection, options)?;
         Ok(Self::new(connection, path, clock, Writes::All))
     }
 
     pub(super) fn new(connection: Connection, path: &Path, clock: HostClock, writes: Writes) -> Self {
-        let files = FILES.map(|suffix| {
+        let files = ["", LOG, INDEX].map(|suffix| {
             let file = beside(path, suffix);
             let identity = identity(&file);
             (file, identity)
@@ -100,11 +110,23 @@ impl Database {
     }
 }
 
+impl Drop for Database {
+    fn drop(&mut self) {
+        let [_, (log, _), _] = &self.files;
+        if std::fs::metadata(log).is_ok_and(|found| found.len() > LONG_LOG) {
+            // Whoever else uses the file does it later.
+            let _ = self.connection.busy_timeout(Duration::ZERO);
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
+    }
+}
+
 /// The device and the number of a file.
 type Identity = (u64, u64);
 
-/// What SQLite appends to the name of a database for the files that belong to it.
-const FILES: [&str; 3] = ["", "-wal", "-shm"];
+/// What SQLite appends to the name of a database for its log, and for the index of the log.
+const LOG: &str = "-wal";
+const INDEX: &str = "-shm";
 
 /// The file that belongs to the database at `path` and has its name with `suffix`.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -123,31 +145,12 @@ fn gone() -> Error {
         .with_hint("locks in the old file are lost; restart the programs that use it")
 }
 
-/// Finds out whether the file may be written, which SQLite would not tell from other troubles. A
-/// new file is made for its owner alone: who can read it learns lock ids, and with them can end
-/// locks.
-fn check_access(path: &Path, create: bool) -> Result<(), Error> {
-    match OpenOptions::new().read(true).write(true).create(create).mode(0o600).open(path) {
-        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
-            Err(denied(error))
-        }
-        // Whatever else is wrong SQLite is about to report.
-        _ => Ok(()),
-    }
-}
-
-fn denied(error: std::io::Error) -> Error {
-    Error::new(ErrorCode::AuthFailed, "the database file or its directory is read-only or belongs to somebody else")
-        .with_hint("both must be writable, because SQLite keeps a journal beside the file")
-        .with_source(error)
-}
-
 /// What SQLite would report as one and the same "cannot open".
 fn check_directory(path: &Path) -> Result<(), Error> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match std::fs::metadata(directory) {
         Ok(found) if found.is_dir() => {}
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(denied(error)),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(access::denied(error)),
         _ => {
             return Err(Error::new(ErrorCode::InvalidArgument, "the directory of the database file does not exist")
                 .with_hint("create it, or choose another file"));
@@ -188,6 +191,7 @@ fn prepare(connection: &mut Connection, options: &SqliteOptions) -> Result<HostC
         Synchronous::Full => "full",
     };
     connection.pragma_update(None, "synchronous", synchronous).map_err(translate)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(translate)?;
     connection.set_prepared_statement_cache_capacity(32);
     migrate(connection)
 }

@@ -27,6 +27,8 @@ pub(super) struct SocketDirectory {
     path: PathBuf,
     directory: File,
     file: Access,
+    /// Whether it stays when nobody listens: those who may write the file could not make it again.
+    stays: bool,
 }
 
 /// Whom a file belongs to, and who else may write it.
@@ -79,7 +81,8 @@ impl SocketDirectory {
         let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
         let directory = File::options().read(true).custom_flags(flags).open(&path)?;
         let found = directory.metadata()?;
-        let everybody_may_make_one = std::fs::metadata(parent(&path))?.mode() & 0o002 != 0;
+        let around = Access::of(&std::fs::metadata(parent(&path))?);
+        let everybody_may_make_one = around.writers & 0o002 != 0;
         if everybody_may_make_one && found.uid() != file.owner && found.uid() != 0 {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "it belongs to a stranger"));
         }
@@ -87,7 +90,8 @@ impl SocketDirectory {
         if found.mode() & 0o777 & !file.mode(&found, 7) != 0 {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "it is open to strangers"));
         }
-        Ok(Self { path, directory, file })
+        let stays = file.writers & !around.writers & 0o022 != 0;
+        Ok(Self { path, directory, file, stays })
     }
 
     /// A new socket of this name, to which all may send who may write the database.
@@ -134,7 +138,7 @@ impl SocketDirectory {
 
     /// Removes the file of a socket, and the directory with the last one.
     pub(super) fn remove(&self, name: &str) {
-        if is_name(name) && std::fs::remove_file(self.inside(name)).is_ok() {
+        if is_name(name) && std::fs::remove_file(self.inside(name)).is_ok() && !self.stays {
             // Not if there are others.
             let _ = std::fs::remove_dir(&self.path);
         }

@@ -1,5 +1,6 @@
 //! Locks in a SQLite file.
 
+mod access;
 mod bus;
 mod clock;
 mod database;

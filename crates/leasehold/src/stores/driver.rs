@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::Credentials;
 use crate::backend::Backend;
 use crate::{Check, Error, Key};
 
@@ -111,6 +112,12 @@ pub trait StoreDriver: Any + fmt::Debug + Send + Sync {
     fn public_url(&self, url: &str) -> Result<String, Error> {
         let _ = url;
         Err(Error::invalid("the store does not say what others may see of its URLs"))
+    }
+
+    /// What [`public_url`](StoreDriver::public_url) leaves out of `url`. By default nothing.
+    fn credentials(&self, url: &str) -> Credentials {
+        let _ = url;
+        Credentials::None
     }
 
     /// `url` for somebody who works in another directory: see

@@ -1,6 +1,7 @@
 //! Which stores there are: a table of those that come with this library, open to those of other
 //! crates.
 
+mod credentials;
 mod descriptor;
 mod driver;
 mod registry;
@@ -9,6 +10,7 @@ mod table;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+pub use credentials::Credentials;
 pub use descriptor::StoreDescriptor;
 pub use driver::{Migrated, StandIn, StoreDriver};
 pub use registry::{all, register};
@@ -32,6 +34,14 @@ pub fn public_url(url: &str) -> String {
         },
         // What stands before the colon may be half of a password.
         Err(_) => "unknown:".to_owned(),
+    }
+}
+
+/// What [`public_url`] leaves out of `url`; nothing if the store cannot read it.
+pub fn credentials(url: &str) -> Credentials {
+    match store_of(url).and_then(|store| store.driver()) {
+        Ok(driver) => driver.credentials(url),
+        Err(_) => Credentials::None,
     }
 }
 

@@ -98,7 +98,9 @@ pub fn all() -> Vec<StoreDescriptor> {
 pub(crate) fn store_of(url: &str) -> Result<StoreDescriptor, Error> {
     let stores = all();
     let Some(scheme) = scheme_of(url) else {
-        let usable = stores.iter().filter(|store| store.is_built_in()).map(|store| store.example);
+        // Locks in memory exclude nobody else: whoever needs an example wants another store.
+        let shared = stores.iter().filter(|store| store.is_built_in() && store.schemes != ["memory"]);
+        let usable = shared.map(|store| store.example);
         return Err(Error::invalid("the store's URL has no scheme")
             .with_hint(format!("for example {}", usable.collect::<Vec<_>>().join(", "))));
     };

@@ -1,0 +1,156 @@
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{Key, LockId, Locked, Locks, Ttl};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+use super::{Answer, LONGEST, Request};
+use crate::exit::Failure;
+use crate::locks_view::{details, json_object};
+
+/// The longest that somebody may take to say what it wants.
+const ASKING: Duration = Duration::from_secs(5);
+
+/// How often to look for a name for the directory.
+const TRIES: usize = 5;
+
+/// The lock of a `run`, for the command that runs under it. Ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnLock {
+    directory: PathBuf,
+    task: JoinHandle<()>,
+}
+
+/// What may be asked of us: this lock in this store, and nothing else.
+#[derive(Debug)]
+struct Served {
+    locks: Locks,
+    store: String,
+    key: Key,
+    lock_id: LockId,
+}
+
+impl OwnLock {
+    /// Listens at a socket in a new directory that only this user can enter.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn serve(locks: &Locks, store: String, key: &Key, lock_id: &LockId) -> io::Result<Self> {
+        let directory = make_directory()?;
+        let listener = UnixListener::bind(socket_in(&directory)).inspect_err(|_| {
+            let _ = std::fs::remove_dir(&directory);
+        })?;
+        let served = Arc::new(Served { locks: locks.clone(), store, key: key.clone(), lock_id: *lock_id });
+        let task = tokio::spawn(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let served = served.clone();
+                        // Whoever goes away in the middle does not get its answer.
+                        tokio::spawn(async move { drop(served.answer(stream).await) });
+                    }
+                    // There may be too many open files.
+                    Err(_) => tokio::time::sleep(ASKING / 10).await,
+                }
+            }
+        });
+        Ok(Self { directory, task })
+    }
+
+    /// Where the socket is.
+    pub(crate) fn path(&self) -> PathBuf {
+        socket_in(&self.directory)
+    }
+}
+
+impl Drop for OwnLock {
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = std::fs::remove_file(self.path());
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+fn socket_in(directory: &Path) -> PathBuf {
+    directory.join("socket")
+}
+
+/// A new directory for this user alone. The name is no secret, and nobody else can have made it.
+fn make_directory() -> io::Result<PathBuf> {
+    let of_session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let mut outcome = Err(io::ErrorKind::NotFound.into());
+    for base in of_session.into_iter().chain([std::env::temp_dir()]) {
+        for _ in 0..TRIES {
+            let directory = base.join(format!("leasehold-{:016x}", fastrand::u64(..)));
+            outcome = std::fs::DirBuilder::new().mode(0o700).create(&directory).map(|()| directory);
+            match &outcome {
+                Ok(_) => return outcome,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(_) => break,
+            }
+        }
+    }
+    outcome
+}
+
+impl Served {
+    async fn answer(&self, stream: UnixStream) -> io::Result<()> {
+        // The directory keeps others out; this does so if it was opened to them.
+        let peer = stream.peer_cred()?.uid();
+        if peer != rustix::process::geteuid().as_raw() && peer != 0 {
+            return Ok(());
+        }
+        let (read, mut write) = stream.into_split();
+        let mut line = String::new();
+        tokio::time::timeout(ASKING, BufReader::new(read.take(LONGEST)).read_line(&mut line)).await??;
+        let line: Value = serde_json::from_str(&line)?;
+        let answer = match Request::decode(&line) {
+            Some((store, request)) if self.is_ours(store, &request) => encode(self.carry_out(request).await),
+            // Whoever asks looks for it in the store then.
+            _ => json!({ "other": true }),
+        };
+        write.write_all(format!("{answer}\n").as_bytes()).await
+    }
+
+    fn is_ours(&self, store: &str, request: &Request) -> bool {
+        let is_ours = match request {
+            Request::Extend { lock_id, .. } | Request::Release { lock_id } => *lock_id == self.lock_id,
+            Request::Show { key } => *key == self.key,
+        };
+        is_ours && store == self.store
+    }
+
+    async fn carry_out(&self, request: Request) -> Result<Answer, Failure> {
+        Ok(match request {
+            Request::Extend { lock_id, ttl_ms } => {
+                let ttl = Ttl::from_millis(ttl_ms).map_err(|error| Failure::usage(&error))?;
+                Answer::Done(self.locks.extend(&lock_id, ttl).await?)
+            }
+            Request::Release { lock_id } => Answer::Done(self.locks.release(&lock_id).await?),
+            Request::Show { key } => match self.locks.get_by_key(&key).await? {
+                Some(info) => {
+                    let locked = Locked::new(key, info);
+                    let now = self.locks.now().await?;
+                    Answer::Shown(details(&locked, now), json_object(&locked, now))
+                }
+                None => Answer::NotHeld,
+            },
+        })
+    }
+}
+
+fn encode(answer: Result<Answer, Failure>) -> Value {
+    match answer {
+        Ok(Answer::Done(done)) => json!({ "done": done }),
+        Ok(Answer::Shown(text, object)) => json!({ "text": text, "object": object }),
+        Ok(Answer::NotHeld) => json!({ "held": false }),
+        Err(failure) => json!({ "exit_code": failure.code, "message": failure.message, "hint": failure.hint }),
+    }
+}
