@@ -14,7 +14,7 @@ use crate::options::Common;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::store::Store;
-use crate::{event, output};
+use crate::{event, output, text};
 
 /// The time between two looks. In between the store tells what it grants.
 const LOOK: Duration = Duration::from_secs(1);
@@ -134,7 +134,7 @@ impl<'a> Watch<'a> {
         self.tell(&changes, look.now)?;
         if let Some(columns) = terminal_width().filter(|_| !self.options.common.json) {
             let locks = if look.held.is_empty() { "no locks\n".to_owned() } else { table(look, Some(columns)) };
-            let recent: String = self.recent.iter().map(String::as_str).collect();
+            let recent: String = self.recent.iter().map(|line| text::cut(line, columns) + "\n").collect();
             output::screen(&format!("{locks}\n{recent}"))?;
         }
         Ok(())
@@ -146,7 +146,7 @@ impl<'a> Watch<'a> {
         }
         let lines = changes.iter().map(line);
         if terminal_width().is_none() {
-            return output::text(&lines.collect::<String>());
+            return output::text(&lines.map(|line| line + "\n").collect::<String>());
         }
         self.recent.extend(lines);
         self.recent.drain(..self.recent.len().saturating_sub(RECENT));
@@ -221,5 +221,5 @@ fn object((what, seen): &Change, now: Timestamp) -> Value {
 
 fn line((what, seen): &Change) -> String {
     let holder = seen.holder().map_or("-", Holder::as_str);
-    format!("{what:<6} {}  {}  {}\n", escape(seen.key().as_str()), escape(holder), seen.fence())
+    format!("{what:<6} {}  {}  {}", escape(seen.key().as_str()), escape(holder), seen.fence())
 }
