@@ -19,6 +19,10 @@ use crate::{event, output, text};
 /// The time between two looks. In between the store tells what it grants.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How many grants are looked up between two looks. Strangers may tell of some that never were: of
+/// more than this only what was said is told.
+const LOOK_UPS: u32 = 20;
+
 /// How many of the last changes are shown below the table.
 const RECENT: usize = 5;
 
@@ -54,11 +58,13 @@ struct Watch<'a> {
     /// What is held as far as we know, by key.
     known: BTreeMap<String, Seen>,
     recent: VecDeque<String>,
+    /// How many grants may still be looked up.
+    look_ups: u32,
 }
 
 impl<'a> Watch<'a> {
     fn new(locks: &'a Locks, options: &'a Options) -> Self {
-        Self { locks, options, known: BTreeMap::new(), recent: VecDeque::new() }
+        Self { locks, options, known: BTreeMap::new(), recent: VecDeque::new(), look_ups: 0 }
     }
 
     async fn run(mut self, reporter: &Reporter) -> Result<u8, Failure> {
@@ -84,6 +90,7 @@ impl<'a> Watch<'a> {
                 Err(_) => {}
             }
             first = false;
+            self.look_ups = LOOK_UPS;
             self.listen(&mut grants, Instant::now() + LOOK).await?;
         }
     }
@@ -113,7 +120,13 @@ impl<'a> Watch<'a> {
         if before == Some(fence) {
             return Ok(());
         }
-        let found = self.locks.get_by_key(&key).await.ok().flatten().filter(|info| info.fence == fence);
+        let found = match self.look_ups.checked_sub(1) {
+            Some(left) => {
+                self.look_ups = left;
+                self.locks.get_by_key(&key).await.ok().flatten().filter(|info| info.fence == fence)
+            }
+            None => None,
+        };
         let seen = match found {
             Some(info) => Seen::Lock(Box::new(Locked::new(key.clone(), info))),
             None => Seen::Grant { key: key.clone(), fence, holder },

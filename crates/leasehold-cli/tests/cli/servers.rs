@@ -79,7 +79,7 @@ fn a_holder_that_is_killed_leaves_its_lock_until_the_lease_ends_and_not_longer(s
 fn a_doctor_leaves_nothing_in_the_server(store: Store) {
     let server = store.server();
     let place = Place::on(server.clone());
-    assert_eq!(place.run(["run", "k", "true"]).code, 0);
+    assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
     let before = server.snapshot();
     let done = place.run(["doctor"]);
     assert_eq!((done.code, server.snapshot()), (0, before), "{done:?}");

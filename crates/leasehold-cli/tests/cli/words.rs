@@ -113,16 +113,16 @@ fn a_lock_of_somebody_else_is_no_news_for_those_who_want_none(store: Store) {
     let place = Place::new(store);
     assert_eq!(place.run(["acquire", "k"]).code, 0);
     for (code, arguments) in [
-        (75, &["run", "-n", "-q", "k", "true"][..]),
-        (0, &["run", "-n", "-E", "0", "k", "false"]),
+        (75, &["run", "-n", "-q", "k", "--", "true"][..]),
+        (0, &["run", "-n", "-E", "0", "k", "--", "false"]),
         (75, &["acquire", "-q", "--wait", "10ms", "k"]),
     ] {
         let done = place.run(arguments);
         assert_eq!((done.code, done.stderr.as_str()), (code, ""), "{arguments:?}");
     }
-    let done = place.run(["run", "-n", "-E", "0", "-v", "k", "false"]);
+    let done = place.run(["run", "-n", "-E", "0", "-v", "k", "--", "false"]);
     assert!(done.stderr.contains("'k' is held by "), "{done:?}");
-    let done = place.run(["run", "-q", "k", "--ttl", "5", "true"]);
+    let done = place.run(["run", "-q", "k", "--ttl", "5", "--", "true"]);
     assert!(done.stderr.contains("the time has no unit"), "an error is one with -q too: {done:?}");
 }
 
