@@ -41,20 +41,31 @@ fn total(widths: impl Iterator<Item = usize>) -> usize {
     widths.map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
+/// What is left of each column if it is cut: the first one only if it cannot be shown whole beside
+/// another, and then to half of the terminal.
+fn least<const N: usize>(head: &[Column; N], widths: &[Option<usize>; N], columns: usize) -> [usize; N] {
+    std::array::from_fn(|i| match widths[i].unwrap_or(0) {
+        width if head[i].may_shrink => width.min(LEAST),
+        width if head[i].leave_out == 0 && width + GAP + LEAST > columns => width.min(columns / 2),
+        width => width,
+    })
+}
+
 /// Leaves out columns until the others fit, if those that may be cut are.
 fn leave_out<const N: usize>(head: &[Column; N], widths: &mut [Option<usize>; N], columns: usize) {
-    let least = |i: usize, width: usize| if head[i].may_shrink { width.min(LEAST) } else { width };
-    while total((0..N).filter_map(|i| widths[i].map(|width| least(i, width)))) > columns {
+    let least = least(head, widths, columns);
+    while total((0..N).filter(|i| widths[*i].is_some()).map(|i| least[i])) > columns {
         let shown = (0..N).filter(|i| widths[*i].is_some() && head[*i].leave_out > 0);
         let Some(last) = shown.max_by_key(|i| head[*i].leave_out) else { return };
         widths[last] = None;
     }
 }
 
-/// Takes columns away from the widest that may shrink, one by one, until all fit.
+/// Takes columns away from the widest that may be cut, one by one, until all fit.
 fn shrink<const N: usize>(head: &[Column; N], widths: &mut [Option<usize>; N], columns: usize) {
+    let least = least(head, widths, columns);
     while total(widths.iter().copied().flatten()) > columns {
-        let may_shrink = |i: &usize| head[*i].may_shrink && widths[*i].is_some_and(|width| width > LEAST);
+        let may_shrink = |i: &usize| widths[*i].is_some_and(|width| width > least[*i]);
         let Some(widest) = (0..N).filter(may_shrink).max_by_key(|i| widths[*i]) else { return };
         widths[widest] = widths[widest].map(|width| width - 1);
     }

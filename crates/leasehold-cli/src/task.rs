@@ -20,8 +20,7 @@ pub(crate) struct Task {
 struct Typed {
     /// What to lock
     ///
-    /// One that starts with a dash stands between two dashes and two dashes: leasehold run -- -key
-    /// -- CMD
+    /// If it starts with a dash: leasehold run -- -key -- CMD
     #[arg(value_name = "KEY", value_parser = Key::new)]
     key: Option<Key>,
     /// The command to run

@@ -13,10 +13,14 @@ use crate::locks_view::{self, Look, json_object, table, terminal_width};
 use crate::options::Common;
 use crate::reporter::Reporter;
 use crate::store::Store;
-use crate::{event, output};
+use crate::{event, output, text};
 
 /// The time between two looks. In between the store tells what it grants.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How many grants are looked up between two looks. Strangers may tell of some that never were: of
+/// more than this only what was said is told.
+const LOOK_UPS: u32 = 20;
 
 /// How many of the last changes are shown below the table.
 const RECENT: usize = 5;
@@ -48,11 +52,13 @@ struct Watch<'a> {
     /// What is held as far as we know, by key.
     known: BTreeMap<String, Seen>,
     recent: VecDeque<String>,
+    /// How many grants may still be looked up.
+    look_ups: u32,
 }
 
 impl<'a> Watch<'a> {
     fn new(locks: &'a Locks, options: &'a Options) -> Self {
-        Self { locks, options, known: BTreeMap::new(), recent: VecDeque::new() }
+        Self { locks, options, known: BTreeMap::new(), recent: VecDeque::new(), look_ups: 0 }
     }
 
     async fn run(mut self, reporter: &Reporter) -> Result<u8, Failure> {
@@ -78,6 +84,7 @@ impl<'a> Watch<'a> {
                 Err(_) => {}
             }
             first = false;
+            self.look_ups = LOOK_UPS;
             self.listen(&mut grants, Instant::now() + LOOK).await?;
         }
     }
@@ -107,7 +114,13 @@ impl<'a> Watch<'a> {
         if before == Some(fence) {
             return Ok(());
         }
-        let found = self.locks.get_by_key(&key).await.ok().flatten().filter(|info| info.fence == fence);
+        let found = match self.look_ups.checked_sub(1) {
+            Some(left) => {
+                self.look_ups = left;
+                self.locks.get_by_key(&key).await.ok().flatten().filter(|info| info.fence == fence)
+            }
+            None => None,
+        };
         let seen = match found {
             Some(info) => Seen::Lock(Box::new(Locked::new(key.clone(), info))),
             None => Seen::Grant { key: key.clone(), fence, holder },
@@ -128,7 +141,7 @@ impl<'a> Watch<'a> {
         self.tell(&changes, look.now)?;
         if let Some(columns) = terminal_width().filter(|_| !self.options.common.json) {
             let locks = if look.held.is_empty() { "no locks\n".to_owned() } else { table(look, Some(columns)) };
-            let recent: String = self.recent.iter().map(String::as_str).collect();
+            let recent: String = self.recent.iter().map(|line| text::cut(line, columns) + "\n").collect();
             output::screen(&format!("{locks}\n{recent}"))?;
         }
         Ok(())
@@ -140,7 +153,7 @@ impl<'a> Watch<'a> {
         }
         let lines = changes.iter().map(line);
         if terminal_width().is_none() {
-            return output::text(&lines.collect::<String>());
+            return output::text(&lines.map(|line| line + "\n").collect::<String>());
         }
         self.recent.extend(lines);
         self.recent.drain(..self.recent.len().saturating_sub(RECENT));
@@ -215,5 +228,5 @@ fn object((what, seen): &Change, now: Timestamp) -> Value {
 
 fn line((what, seen): &Change) -> String {
     let holder = seen.holder().map_or("-", Holder::as_str);
-    format!("{what:<6} {}  {}  {}\n", escape(seen.key().as_str()), escape(holder), seen.fence())
+    format!("{what:<6} {}  {}  {}", escape(seen.key().as_str()), escape(holder), seen.fence())
 }

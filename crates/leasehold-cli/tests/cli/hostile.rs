@@ -177,7 +177,7 @@ fn odd_keys() -> [String; 5] {
 fn odd_keys_are_listed_and_watched_in_lines_that_fit_the_terminal(store: Store) {
     let place = Place::new(store);
     for key in odd_keys() {
-        let done = place.run(["acquire", &key, "--holder", &"👩🏽".repeat(20), "--meta", "n=❤\u{fe0f}❤\u{fe0f}"]);
+        let done = place.run(["acquire", &key, "--holder", &HOLDER.repeat(20), "--meta", "n=❤\u{fe0f}❤\u{fe0f}"]);
         assert_eq!(done.code, 0, "{done:?}");
     }
     let mut terminal = Terminal::new(&place);
@@ -197,13 +197,15 @@ fn odd_keys_are_listed_and_watched_in_lines_that_fit_the_terminal(store: Store) 
     }
 }
 
+/// What the name of the holder is made of.
+const HOLDER: &str = "👩🏽";
+
 /// Clears the screen.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
-/// The lines of tables: they have a fence, or its title.
+/// The lines of tables, and those of changes: they have a holder, or its title.
 fn rows(screen: &str) -> Vec<String> {
-    let is_fence = |word: &str| word.len() == 15 && word.bytes().all(|byte| byte.is_ascii_digit());
-    let lines = screen.lines().filter(|line| line.split_whitespace().any(|word| word == "FENCE" || is_fence(word)));
+    let lines = screen.lines().filter(|line| line.contains(HOLDER) || line.contains("HOLDER"));
     // The shell goes back to the start of the line when it has set up the terminal.
     let shown = lines.map(|line| line.trim_end().rsplit(['\r', '\u{1b}']).next().unwrap_or_default());
     shown.map(|line| line.trim_start_matches("[2J").to_owned()).collect()

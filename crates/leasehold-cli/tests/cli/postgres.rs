@@ -58,7 +58,7 @@ fn a_role_that_may_only_read_sees_the_locks(store: Store) {
         let done = place.run([arguments, &["--store", &reader]].concat());
         assert!(done.code == 0 && done.stdout.contains("somebody"), "{done:?}");
     }
-    assert_eq!(place.run(["run", "-n", "other", "--store", &reader, "true"]).code, 77);
+    assert_eq!(place.run(["run", "-n", "other", "--store", &reader, "--", "true"]).code, 77);
 }
 
 fn what_migrate_prints_does_the_same_when_somebody_else_runs_it(store: Store) {

@@ -47,7 +47,9 @@ fn options_of_the_store_are_passed_on_without_the_password(store: Store) {
 fn a_key_that_the_store_keeps_for_itself_is_wrong_usage(store: Store) {
     let place = Place::new(store);
     let key = "id:AAAAAAAAAAAAAAAAAAAAAA";
-    for arguments in [&["run", key, "true"][..], &["acquire", key], &["show", key], &["force-release", "--yes", key]] {
+    for arguments in
+        [&["run", key, "--", "true"][..], &["acquire", key], &["show", key], &["force-release", "--yes", key]]
+    {
         let done = place.run(arguments);
         assert!(done.code == 64 && done.stderr.contains("the key has the form of a name"), "{arguments:?}: {done:?}");
     }
@@ -64,7 +66,7 @@ fn a_user_who_may_only_read_sees_the_locks(store: Store) {
         let done = place.run([arguments, &["--store", &reader]].concat());
         assert!(done.code == 0 && done.stdout.contains("somebody"), "{done:?}");
     }
-    assert_eq!(place.run(["run", "-n", "other", "--store", &reader, "true"]).code, 77);
+    assert_eq!(place.run(["run", "-n", "other", "--store", &reader, "--", "true"]).code, 77);
 }
 
 fn the_password_can_be_in_a_file(store: Store) {

@@ -14,6 +14,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     the_command_hears_of_its_store_without_the_password,
     the_command_needs_no_password_for_its_own_lock,
     a_store_that_is_down_at_first_is_waited_for,
+    a_doctor_leaves_nothing_in_the_server,
     a_flood_of_messages_takes_no_memory_and_the_lock_is_handed_over_after_it,
 ];
 
@@ -75,6 +76,15 @@ fn a_holder_that_is_killed_leaves_its_lock_until_the_lease_ends_and_not_longer(s
     assert_eq!(place.run(["run", "-n", "k", "--", "true"]).code, 75);
     assert_eq!(place.run(["run", "--wait", "20s", "k", "--", "true"]).code, 0);
     eventually("the command goes with its holder", || !is_alive(child));
+}
+
+fn a_doctor_leaves_nothing_in_the_server(store: Store) {
+    let server = store.server();
+    let place = Place::on(server.clone());
+    assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
+    let before = server.snapshot();
+    let done = place.run(["doctor"]);
+    assert_eq!((done.code, server.snapshot()), (0, before), "{done:?}");
 }
 
 fn the_command_hears_of_its_store_without_the_password(store: Store) {

@@ -166,7 +166,7 @@ fn whoever_looks_or_examines_leaves_nothing_behind(store: Store) {
         assert_eq!(done.code, code, "{done:?}");
         assert_eq!(beside(&place), before, "{arguments:?}");
     }
-    place.run(["run", "k", "true"]);
+    place.run(["run", "k", "--", "true"]);
     let (files, content) = (beside(&place), std::fs::read(locks_file(&place, "")).unwrap());
     assert_eq!((place.run(["ls"]).code, place.run(["show", "k"]).code), (0, 1));
     assert!(beside(&place) == files && std::fs::read(locks_file(&place, "")).unwrap() == content);
@@ -185,7 +185,7 @@ mount -o remount,ro disk
 "$LEASEHOLD" ls > closed.txt
 "$LEASEHOLD" show closed > /dev/null
 mount -o remount,rw disk
-"$LEASEHOLD" run open sh -c 'while [ ! -e go ]; do sleep 0.02; done' &
+"$LEASEHOLD" run open -- sh -c 'while [ ! -e go ]; do sleep 0.02; done' &
 until "$LEASEHOLD" show open 2> /dev/null; do sleep 0.02; done > /dev/null
 mkdir view
 mount --bind disk view
@@ -201,7 +201,7 @@ wait
 
 fn how_long_a_lock_is_held_is_told_by_the_clock_of_the_store(store: Store) {
     let place = Place::new(store);
-    place.run(["run", "other", "true"]);
+    place.run(["run", "other", "--", "true"]);
     let database = rusqlite::Connection::open(locks_file(&place, "")).unwrap();
     database.execute("UPDATE clock SET offset_us = offset_us + 3600 * 1000000", []).unwrap();
     drop(database);

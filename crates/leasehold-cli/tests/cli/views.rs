@@ -96,7 +96,7 @@ fn watch_misses_no_lock_however_short(store: Store) {
     eventually("watch sees it", || watch.stdout().contains("first"));
     // From now on it hears of every grant.
     for number in 0..5 {
-        let held = place.run(["run", "--holder", &format!("short-{number}"), "short", "true"]);
+        let held = place.run(["run", "--holder", &format!("short-{number}"), "short", "--", "true"]);
         assert_eq!(held.code, 0, "{held:?}");
     }
     eventually("watch has told of all", || watch.stdout().matches(r#""event":"freed""#).count() == 5);
@@ -113,8 +113,8 @@ fn watch_misses_no_lock_however_short(store: Store) {
 fn others_see_the_process_the_user_and_the_command_of_a_run(store: Store) {
     let place = Place::new(store);
     let script = "echo $PPID > shim; while [ ! -e go ]; do sleep 0.02; done";
-    let running = place.start(["run", "--meta", "user=me", "--meta", "order=17", "open", "sh", "-c", script]);
-    let secret = place.start(["run", "--no-command", "secret", "sh", "-c", script]);
+    let running = place.start(["run", "--meta", "user=me", "--meta", "order=17", "open", "--", "sh", "-c", script]);
+    let secret = place.start(["run", "--no-command", "secret", "--", "sh", "-c", script]);
     eventually("both are held", || place.is_held("open") && place.is_held("secret"));
     let show =
         |key: &str| -> serde_json::Value { serde_json::from_str(&place.run(["show", "--json", key]).stdout).unwrap() };

@@ -4,12 +4,14 @@ use test_support::{Case, blocking_cases};
 
 use crate::Store;
 use crate::support::{Done, Place};
+use crate::terminal::Terminal;
 
 pub(crate) const CASES: &[Case] = blocking_cases![
     a_time_that_could_mean_another_one_is_refused_with_what_to_write,
     a_command_needs_no_dashes_unless_it_starts_with_one,
     an_incomplete_command_line_says_what_to_type,
     keys_may_start_with_a_dash,
+    a_table_on_a_terminal_leaves_out_columns_and_cuts_no_key,
     help_is_a_command_too,
     a_lock_of_somebody_else_is_no_news_for_those_who_want_none,
     bash_completes_commands_and_files_behind_the_dashes,
@@ -80,6 +82,26 @@ fn keys_may_start_with_a_dash(store: Store) {
     assert_eq!(place.run(["force-release", "--yes", "--", "-k"]).code, 0);
 }
 
+fn a_table_on_a_terminal_leaves_out_columns_and_cuts_no_key(store: Store) {
+    let place = Place::new(store);
+    let (short, long) = ("job:short", format!("job:{}", "x".repeat(56)));
+    place.run(["acquire", short, "--holder", "host.example.com/report.sh", "--meta", "order=A-17"]);
+    let mut terminal = Terminal::new(&place);
+    terminal.type_in("stty cols 80 rows 24; \"$LEASEHOLD\" ls; echo listed=$?\n");
+    terminal.see("listed=0");
+    let screen = terminal.screen();
+    let titles = screen.lines().find(|line| line.contains("KEY ")).unwrap();
+    assert!(titles.contains("HOLDER") && titles.contains("FENCE"), "{screen}");
+    place.run(["acquire", &long, "--holder", "host.example.com/report.sh"]);
+    terminal.type_in("\"$LEASEHOLD\" ls; echo again=$?\n");
+    terminal.see("again=0");
+    let screen = terminal.screen();
+    let table: Vec<_> = screen.lines().skip_while(|line| !line.contains("echo again")).map(str::trim_end).collect();
+    assert!(table.iter().all(|line| line.chars().count() <= 80), "{screen}");
+    assert!(table.iter().any(|line| line.starts_with(&format!("{long}  host"))), "{screen}");
+    assert!(table.iter().any(|line| line.starts_with("KEY ") && !line.contains("FENCE")), "{screen}");
+}
+
 fn help_is_a_command_too(store: Store) {
     let place = Place::new(store);
     assert_eq!(place.run(["help"]).stdout, place.run(["--help"]).stdout);
@@ -91,16 +113,16 @@ fn a_lock_of_somebody_else_is_no_news_for_those_who_want_none(store: Store) {
     let place = Place::new(store);
     assert_eq!(place.run(["acquire", "k"]).code, 0);
     for (code, arguments) in [
-        (75, &["run", "-n", "-q", "k", "true"][..]),
-        (0, &["run", "-n", "-E", "0", "k", "false"]),
+        (75, &["run", "-n", "-q", "k", "--", "true"][..]),
+        (0, &["run", "-n", "-E", "0", "k", "--", "false"]),
         (75, &["acquire", "-q", "--wait", "10ms", "k"]),
     ] {
         let done = place.run(arguments);
         assert_eq!((done.code, done.stderr.as_str()), (code, ""), "{arguments:?}");
     }
-    let done = place.run(["run", "-n", "-E", "0", "-v", "k", "false"]);
+    let done = place.run(["run", "-n", "-E", "0", "-v", "k", "--", "false"]);
     assert!(done.stderr.contains("'k' is held by "), "{done:?}");
-    let done = place.run(["run", "-q", "k", "--ttl", "5", "true"]);
+    let done = place.run(["run", "-q", "k", "--ttl", "5", "--", "true"]);
     assert!(done.stderr.contains("the time has no unit"), "an error is one with -q too: {done:?}");
 }
 

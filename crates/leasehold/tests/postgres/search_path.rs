@@ -21,7 +21,7 @@ async fn tables_of_the_other_library_in_another_schema_are_noticed_and_named() {
     connect(&server).await;
     server.sql(&TABLES.replace("syncguard_", "app.syncguard_").replace("idx_app.", "idx_"));
     let url = server.url();
-    for error in [Postgres::connect(&url).await.map(drop), Locks::migrate(&url).await] {
+    for error in [Postgres::connect(&url).await.map(drop), Locks::migrate(&url).await.map(drop)] {
         let error = error.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error:?}");
         assert!(error.hint().unwrap().contains("?schema=app"), "{error:?}");

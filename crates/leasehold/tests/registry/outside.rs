@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use async_trait::async_trait;
 use leasehold::backend::Backend;
 use leasehold::memory::Memory;
-use leasehold::stores::{StoreDescriptor, StoreDriver, absolute_url, all, public_url, register};
+use leasehold::stores::{Migrated, StoreDescriptor, StoreDriver, absolute_url, all, public_url, register};
 use leasehold::testing::{Fault, FaultLayer};
 use leasehold::{Check, Error, ErrorCode, Locks, Operation, Verdict};
 
@@ -34,9 +34,9 @@ impl StoreDriver for Complete {
         Ok(vec![Check::new("place", Verdict::Warn, host(url))])
     }
 
-    async fn migrate(&self, url: &str) -> Result<(), Error> {
+    async fn migrate(&self, url: &str) -> Result<Migrated, Error> {
         PLACES.lock().unwrap().entry(host(url)).or_default();
-        Ok(())
+        Ok(Migrated::Changed)
     }
 
     fn migration(&self, url: &str) -> Result<Option<String>, Error> {
@@ -81,7 +81,7 @@ async fn a_registered_store_is_connected_examined_and_migrated_by_its_url() {
     let url = "complete+tls://me:secret@one";
     assert_eq!(Locks::connect(url).await.unwrap_err().to_string(), "the store was not migrated");
     assert_eq!(Locks::migration(url).unwrap().as_deref(), Some("make one"));
-    Locks::migrate(url).await.unwrap();
+    assert_eq!(Locks::migrate(url).await.unwrap(), Migrated::Changed);
 
     let locks = Locks::connect(url).await.unwrap();
     let guard = locks.lock("k").acquire().await.unwrap();
@@ -112,7 +112,7 @@ async fn its_credentials_are_hidden_and_it_is_listed_and_named() {
 #[tokio::test]
 async fn a_store_without_examinations_of_its_own_is_examined_and_what_fails_is_told() {
     register(FAULTY).unwrap();
-    Locks::migrate("faulty:").await.unwrap();
+    assert_eq!(Locks::migrate("faulty:").await.unwrap(), Migrated::NotNeeded);
     assert_eq!(Locks::migration("faulty:").unwrap(), None);
     for (url, code) in [("faulty:auth", ErrorCode::AuthFailed), ("faulty:", ErrorCode::Internal)] {
         let checks = Locks::examine(url).await.unwrap();
