@@ -146,7 +146,7 @@ impl<'a> Supervisor<'a> {
             }
             return kill_at.min(now + LOOK);
         }
-        if self.job.is_stopped() && self.terminal.lend() {
+        if self.job.is_stopped() && self.may_run() && self.terminal.lend() {
             // It stopped while we were in the background, and a shell does not tell who it brings
             // to the foreground.
             self.job.signal_group(Sig::CONT);
@@ -209,6 +209,9 @@ impl<'a> Supervisor<'a> {
             self.suspend(self.terminal.was_lent(), signals).await;
             return;
         }
+        if signal == Signal::CONT && !self.may_run() {
+            return;
+        }
         if signal == Signal::CONT && self.terminal.was_lent() {
             self.terminal.lend();
         }
@@ -260,7 +263,7 @@ impl<'a> Supervisor<'a> {
     /// A signal stopped the command. Programs do that to themselves when they need the terminal and
     /// do not have it.
     async fn stopped_by(&mut self, signal: i32, signals: &mut Signals) {
-        if self.stopping.is_some() {
+        if !self.may_run() {
             return;
         }
         let needs_terminal = signal == Sig::TTIN.as_raw() || signal == Sig::TTOU.as_raw();
@@ -291,13 +294,18 @@ impl<'a> Supervisor<'a> {
             self.stop(Cause::Signal(Signal::HUP), Sig::HUP, self.clock.now() + self.rules.grace());
             return;
         }
-        if self.lease.is_some_and(|lease| lease.state() == LockState::Lost) {
+        if !self.may_run() {
             return;
         }
         if needs_terminal {
             self.terminal.lend();
         }
         self.job.resume(&running);
+    }
+
+    /// Whether the command may go on if it is stopped.
+    fn may_run(&self) -> bool {
+        self.stopping.is_none() && self.lease.is_none_or(|lease| lease.state() != LockState::Lost)
     }
 }
 

@@ -24,19 +24,20 @@ const AFTER_LOSS: Duration = Duration::from_secs(1);
 
 /// Run a command under a lock
 ///
-/// Waits for the lock, runs CMD, and releases the lock when CMD has ended. The exit code is that of
-/// CMD.
+/// Waits for the lock, runs CMD, and releases the lock when CMD has ended. It ends as CMD did: with
+/// its exit code or by its signal.
 ///
 /// CMD runs in a process group of its own. If the lock is lost, CMD and everything it started is
 /// told to stop (TERM) and killed before anybody else can get the lock; the exit code is 79 then.
-/// The signals INT, TERM, HUP and QUIT are passed on to CMD; another one, a second or more later,
-/// kills it.
+/// Signals are passed on to CMD. INT, TERM and QUIT are followed by a kill after --grace, or when
+/// another one comes a second or more later. In the foreground of a terminal, CMD has the terminal.
 ///
 /// Others who look at the lock see the process id, the user and CMD, unless --no-command is given.
 ///
-/// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER and
-/// LEASEHOLD_STORE (without credentials) in its environment. Inside CMD, `leasehold extend`,
-/// `release` and `show` work for this lock without the credentials of the store.
+/// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER, LEASEHOLD_STORE
+/// (without credentials) and LEASEHOLD_HELD (all locks under which it runs) in its environment.
+/// Inside CMD, `leasehold extend`, `release` and `show` work for this lock without the credentials
+/// of the store.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help(), override_usage = "leasehold run [OPTIONS] KEY [--] CMD [ARGS]...")]
 pub(crate) struct Options {

@@ -10,6 +10,7 @@ use crate::terminal::Terminal;
 pub(crate) const CASES: &[Case] = blocking_cases![
     top_has_the_terminal_from_the_start,
     a_program_that_draws_can_be_stopped_continued_and_resized,
+    a_program_whose_lock_ran_out_while_it_was_stopped_does_not_run_again,
     a_program_in_the_background_gets_the_terminal_when_it_is_brought_to_the_foreground,
     a_shell_controls_its_own_jobs,
     a_program_that_is_killed_leaves_the_terminal_as_it_was,
@@ -136,6 +137,23 @@ fn a_program_that_draws_can_be_stopped_continued_and_resized(store: Store) {
     assert!(!place.is_held("k"));
 }
 
+fn a_program_whose_lock_ran_out_while_it_was_stopped_does_not_run_again(store: Store) {
+    let place = Place::new(store);
+    let mut terminal = with_screen(&place);
+    terminal.type_in("\"$LEASEHOLD\" run --ttl 300ms k -- ./screen\n");
+    terminal.see("[drawn]");
+    terminal.type_in("\u{1a}");
+    terminal.see("Stopped");
+    eventually("the lock ran out", || !place.is_held("k"));
+    // No time is left to clean up once others may have the lock.
+    let ran_out = std::time::Instant::now();
+    eventually("others may have the lock", || ran_out.elapsed() > std::time::Duration::from_millis(500));
+    terminal.type_in("fg\n");
+    terminal.see("lost the lock");
+    expect_code(&mut terminal, 79);
+    assert!(!terminal.screen().contains("[again]"), "{}", terminal.screen());
+}
+
 fn a_program_in_the_background_gets_the_terminal_when_it_is_brought_to_the_foreground(store: Store) {
     let place = Place::new(store);
     let mut terminal = with_screen(&place);
@@ -204,16 +222,18 @@ fn a_program_that_ends_by_itself_may_change_the_terminal(store: Store) {
 fn the_others_in_a_pipeline_can_read_the_terminal(store: Store) {
     let place = Place::new(store);
     let mut terminal = Terminal::new(&place);
-    terminal.type_in("cat | \"$LEASEHOLD\" run k -- sed -u s/^/from:/\n");
+    terminal.type_in("cat | \"$LEASEHOLD\" run k -- sh -c 'echo sta''rted; exec sed -u s/^/from:/'\n");
+    terminal.see("started");
     terminal.type_in("here\n");
     terminal.see("from:here");
     terminal.type_in("\u{4}");
     eventually("it is over", || !place.is_held("k"));
-    place.script("pager.sh", "cat\nread answer < /dev/tty\necho \"answer:$answer\"\n");
-    terminal.type_in("\"$LEASEHOLD\" run k -- sh -c 'echo te''xt; sleep 0.2' | sh pager.sh\n");
+    place.script("pager.sh", "read text\necho \"$text\"\nread answer < /dev/tty\necho \"answer:$answer\"\ntouch go\n");
+    let job = "echo te''xt; while [ ! -e go ]; do sleep 0.02; done";
+    terminal.type_in(&format!("\"$LEASEHOLD\" run k -- sh -c '{job}' | sh pager.sh\n"));
     terminal.see("text\r\n");
-    terminal.type_in("yes\n");
-    terminal.see("answer:yes");
+    terminal.type_in("Ada\n");
+    terminal.see("answer:Ada");
 }
 
 fn a_program_in_a_pipeline_gets_the_terminal_when_it_asks(store: Store) {
@@ -281,11 +301,12 @@ fn a_shell_that_has_taken_the_terminal_back_keeps_it(store: Store) {
 
 fn messages_do_not_stop_us_on_a_terminal_that_stops_writers(store: Store) {
     let place = Place::new(store);
+    place.script("job.sh", "echo $PPID > parent\nwhile [ ! -e go ]; do sleep 0.02; done\n");
     let mut terminal = Terminal::new(&place);
-    terminal.type_in("stty tostop; \"$LEASEHOLD\" run -v k -- sh -c 'while [ ! -e go ]; do sleep 0.02; done'\n");
-    terminal.see("started process");
+    terminal.type_in("stty tostop; \"$LEASEHOLD\" run -v k -- sh job.sh\n");
+    signal(place.pid("parent"), "WINCH");
+    terminal.see("got SIGWINCH");
     std::fs::write(place.path("go"), "").unwrap();
-    terminal.see("released the lock");
     expect_code(&mut terminal, 0);
 }
 
