@@ -56,7 +56,9 @@ fn dispatch(command: Command) -> u8 {
             reporting(&options.common, async |reporter| acquire::run(&options, reporter).await)
         }
         Command::Extend(options) => reporting(&options.common, async |reporter| extend::run(&options, reporter).await),
-        Command::Release(options) => reporting(&options.common, async |reporter| release::run(&options, reporter).await),
+        Command::Release(options) => {
+            reporting(&options.common, async |reporter| release::run(&options, reporter).await)
+        }
         Command::Ls(options) => reporting(&options.common, async |reporter| ls::run(&options, reporter).await),
         Command::Show(options) => reporting(&options.common, async |reporter| show::run(&options, reporter).await),
         Command::Watch(options) => reporting(&options.common, async |reporter| watch::run(&options, reporter).await),

@@ -162,8 +162,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<Config, String> {
-        let mut config =
-            Config { path: "/etc/c.toml".into(), store: None, stores: BTreeMap::new(), is_readable: true };
+        let mut config = Config { path: "/etc/c.toml".into(), store: None, stores: BTreeMap::new(), is_readable: true };
         config.parse(text).map_err(|failure| failure.message)?;
         Ok(config)
     }

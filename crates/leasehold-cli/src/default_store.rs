@@ -96,12 +96,12 @@ fn shared_with(directory: &Path) -> Option<u32> {
 
 fn directory_of_user() -> Result<PathBuf, Failure> {
     let state_home = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    xdg_directory(state_home, std::env::home_dir(), ".local/state").ok_or_else(|| {
-        Failure::new(exit::BAD_STORE, "there is no home directory for the locks of this user").hint(SET)
-    })
+    xdg_directory(state_home, std::env::home_dir(), ".local/state")
+        .ok_or_else(|| Failure::new(exit::BAD_STORE, "there is no home directory for the locks of this user").hint(SET))
 }
 
-const SET: &str = "name a store with --store or LEASEHOLD_STORE, or set HOME or XDG_STATE_HOME to a directory of your own";
+const SET: &str =
+    "name a store with --store or LEASEHOLD_STORE, or set HOME or XDG_STATE_HOME to a directory of your own";
 
 fn make(directory: &Path) -> Result<(), Failure> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);

@@ -5,8 +5,8 @@ use serde_json::json;
 use crate::escape::escape;
 use crate::exit::{self, Failure};
 use crate::options::Common;
-use crate::reporter::Reporter;
 use crate::output;
+use crate::reporter::Reporter;
 use crate::store::Store;
 
 /// Check the store

@@ -218,11 +218,7 @@ impl Run<'_> {
 
     /// What the command finds in its environment. What it inherited from another run is not true
     /// for this one.
-    fn variables(
-        &self,
-        lease: Option<&Lease>,
-        own_lock: Option<&OwnLock>,
-    ) -> [(&'static str, Option<String>); 6] {
+    fn variables(&self, lease: Option<&Lease>, own_lock: Option<&OwnLock>) -> [(&'static str, Option<String>); 6] {
         [
             ("LEASEHOLD_KEY", Some(self.options.key.as_str().to_owned())),
             ("LEASEHOLD_LOCK_ID", lease.map(|lease| lease.lock_id().expose().to_owned())),

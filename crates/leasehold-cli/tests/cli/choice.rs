@@ -99,7 +99,11 @@ stat -c %a:%g /var/lib/leasehold /var/lib/leasehold/locks.db* > modes
     std::fs::set_permissions(place.path("waiting"), Permissions::from_mode(0o666)).unwrap();
     on_a_host(&place, script);
     assert!(place.path("woken").exists());
-    assert!(place.read("made").contains("for root and the group 54321; every user of this host"), "{}", place.read("made"));
+    assert!(
+        place.read("made").contains("for root and the group 54321; every user of this host"),
+        "{}",
+        place.read("made")
+    );
     assert!(place.read("stranger").contains("is for the group 54321"), "{}", place.read("stranger"));
     let doctor = place.read("doctor");
     assert!(doctor.contains("ok    chosen       by default, for root and the group 54321"), "{doctor}");
@@ -156,7 +160,8 @@ LEASEHOLD_STORE=sqlite:variable.db origin
 LEASEHOLD_STORE=sqlite:variable.db origin --store sqlite:option.db
 "#;
     let said = on_a_host(&place, script).stdout;
-    let lines: Vec<_> = said.lines().map(|line| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ")).collect();
+    let lines: Vec<_> =
+        said.lines().map(|line| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ")).collect();
     let here = place.path(".").canonicalize().unwrap().display().to_string();
     let of_user = format!("{here}/root/.config/leasehold");
     assert_eq!(lines[..2], ["sqlite:/etc/leasehold/host.db", "from /etc/leasehold/config.toml"]);
@@ -185,7 +190,8 @@ fn a_store_has_a_name_also_for_the_command(store: Store) {
     let config = format!("[stores]\nprod = \"{}\"\n", place.store());
     let script = r#"echo $LEASEHOLD_STORE; "$0" show k > /dev/null"#;
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
-    let named = done(configured(&place, &config, &["run", "--store", "prod", "k", "--", "sh", "-c", script, leasehold]));
+    let named =
+        done(configured(&place, &config, &["run", "--store", "prod", "k", "--", "sh", "-c", script, leasehold]));
     assert_eq!((named.code, named.stdout.as_str()), (0, "prod\n"), "{named:?}");
     let unknown = done(configured(&place, &config, &["ls", "--store", "test"]));
     assert_eq!(unknown.code, 78);

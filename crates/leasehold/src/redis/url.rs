@@ -24,7 +24,8 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// What our errors say of URLs.
 pub(super) const READER: UrlReader = UrlReader { scheme: "redis" };
 
-const KNOWN: &str = "prefix, timeout, ca, cert, key, password_file, sentinel_user, sentinel_password; and for sockets: db, user, pass";
+const KNOWN: &str =
+    "prefix, timeout, ca, cert, key, password_file, sentinel_user, sentinel_password; and for sockets: db, user, pass";
 
 /// What a URL is made of.
 struct Parts<'a> {

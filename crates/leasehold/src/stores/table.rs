@@ -34,7 +34,10 @@ const REDIS: [&str; 7] = ["redis", "rediss", "valkey", "valkeys", "unix", "redis
 
 /// The example among the URLs with `scheme`, for the errors of a store of the table.
 pub(crate) fn example_of(scheme: &str) -> &'static str {
-    TABLE.iter().find(|store| store.schemes.contains(&scheme)).map_or("sqlite:/var/lib/app/locks.db", |store| store.example)
+    TABLE
+        .iter()
+        .find(|store| store.schemes.contains(&scheme))
+        .map_or("sqlite:/var/lib/app/locks.db", |store| store.example)
 }
 
 #[cfg(test)]
