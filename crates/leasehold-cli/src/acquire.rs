@@ -92,8 +92,8 @@ struct WaitingForStore {
 }
 
 impl Wanted<'_> {
-    /// Connects to the store. One that cannot be reached or has no room for more is waited for, as a
-    /// lock is that somebody else has.
+    /// Connects to the store. One that cannot be reached or has no room for more is waited for, as
+    /// a lock is that somebody else has.
     pub(crate) async fn connect(&self, reporter: &Reporter) -> Result<Locks, Failure> {
         let mut waiting = WaitingForStore::default();
         loop {

@@ -1,5 +1,5 @@
-//! The store of those who name none: the file of this host if root shares it with a group, or else a
-//! file of this user's own.
+//! The store of those who name none: the file of this host if root shares it with a group, or else
+//! a file of this user's own.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -92,8 +92,8 @@ impl DefaultStore {
     }
 }
 
-/// The group that may use the locks in a directory, if there is one. Whoever is not in it cannot see
-/// the file, but that the directory is for a group.
+/// The group that may use the locks in a directory, if there is one. Whoever is not in it cannot
+/// see the file, but that the directory is for a group.
 fn shared_with(directory: &Path) -> Option<u32> {
     let group_may = |found: &std::fs::Metadata, bits: u32| (found.mode() & bits == bits).then(|| found.gid());
     match std::fs::metadata(directory.join(FILE)) {

@@ -1,5 +1,6 @@
 //! Which store, and how to name it to others.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,8 +88,10 @@ impl Store {
 
     fn asked_for(common: &Common) -> Result<(Self, Vec<String>), Failure> {
         let given = common.store.clone().filter(|store| !store.is_empty());
-        let variable = || std::env::var(VARIABLE).ok().filter(|store| !store.is_empty());
-        let asked = given.map(|store| (store, Origin::Option)).or_else(|| Some((variable()?, Origin::Environment)));
+        let asked = match given {
+            Some(store) => Some((store, Origin::Option)),
+            None => from_environment()?.map(|store| (store, Origin::Environment)),
+        };
         match asked {
             // Whoever has a URL needs no file.
             Some((url, origin)) if url.contains(':') => {
@@ -252,6 +255,13 @@ impl Store {
         let current = std::env::current_dir().unwrap_or_default();
         leasehold::stores::public_url(&leasehold::stores::absolute_url(&self.url, &current))
     }
+}
+
+/// What the environment says. Nobody who has set it gets another store by mistake.
+fn from_environment() -> Result<Option<String>, Failure> {
+    let unreadable = |_| Failure::new(exit::BAD_STORE, format!("{VARIABLE} is not UTF-8"));
+    let value = std::env::var_os(VARIABLE).map(OsString::into_string).transpose().map_err(unreadable)?;
+    Ok(value.filter(|store| !store.is_empty()))
 }
 
 /// # Errors

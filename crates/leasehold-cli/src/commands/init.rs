@@ -16,9 +16,9 @@ use crate::output;
 /// Make a store for the users of a group
 ///
 /// A SQLite file that root and the members of GROUP may use, and nobody else. Run by root without a
-/// DIRECTORY, it is the default store of every user of this host from then on; locks that root holds
-/// stay held. Members can neither remove nor replace the file. Safe to run again, for example with
-/// another group.
+/// DIRECTORY, it is the default store of every user of this host from then on; locks that root
+/// holds stay held. Members can neither remove nor replace the file. Safe to run again, for example
+/// with another group.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {

@@ -194,8 +194,8 @@ impl Run<'_> {
         Ok(self.start(None, None, signals).await?.0.end())
     }
 
-    /// Lets the command extend, release and look at its lock, if it cannot do so in the store because
-    /// it does not get the credentials.
+    /// Lets the command extend, release and look at its lock, if it cannot do so in the store
+    /// because it does not get the credentials.
     fn serve(&self, guard: &Guard, locks: &Locks) -> Option<OwnLock> {
         if !self.store.needs_credentials() {
             return None;

@@ -1,6 +1,8 @@
 //! Which store is used, and who is told.
 
+use std::ffi::OsStr;
 use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -206,6 +208,9 @@ fn a_configuration_that_makes_no_sense_is_refused_with_its_line(store: Store) {
     assert!(wrong.stderr.contains("config.toml: line 4: unknown key 'stoers'\nhint: "), "{wrong:?}");
     let with_url = done(configured(&place, "nonsense", &["ls", "--store", &place.store()]));
     assert_eq!(with_url.code, 0, "whoever names a store needs no file: {with_url:?}");
+    let mut unreadable = place.leasehold(["ls"]);
+    let unreadable = unreadable.env("LEASEHOLD_STORE", OsStr::from_bytes(b"sqlite:\xff")).output().unwrap();
+    assert_eq!(unreadable.status.code(), Some(78), "not the default store");
     configured(&place, "", &[]);
     let file = place.path("config/leasehold/config.toml");
     std::fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();

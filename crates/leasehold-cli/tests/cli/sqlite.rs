@@ -299,8 +299,6 @@ fn users_who_share_a_file_can_wake_each_other(store: Store) {
         std::os::unix::fs::chown(path, None, Some(GROUP)).unwrap();
         std::fs::set_permissions(path, mode(bits)).unwrap();
     }
-    // The files beside it follow it when its owner uses it next.
-    assert_eq!(place.run(["ls"]).code, 0);
     std::fs::set_permissions(place.path("."), mode(0o777)).unwrap();
     let by = |user: &str, arguments: &[&str]| {
         // As users of a group often have it: what they make is for the group as well.
@@ -308,6 +306,10 @@ fn users_who_share_a_file_can_wake_each_other(store: Store) {
         let user = ["setpriv", "--reuid", user, "--regid", "54321", "--clear-groups", "sh", "-c", shell, "sh"];
         through(&user, &place.leasehold(arguments))
     };
+    // The files beside it follow it when its owner uses it next.
+    let too_early = Done::from(by("54322", &["ls"]).output().unwrap());
+    assert!(too_early.code == 77 && too_early.stderr.contains("use the store once"), "{too_early:?}");
+    assert_eq!(place.run(["ls"]).code, 0);
     let holder = Started::new(&mut by("54322", &["run", "k", "--", "sh", "-c", HOLDING]), &place);
     place.pid("child");
     let waiter = Started::new(&mut by("54323", &["run", "--wait", "5m", "k", "--", "true"]), &place);

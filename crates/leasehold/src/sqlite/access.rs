@@ -25,8 +25,15 @@ pub(super) fn check_or_make(path: &Path, create: bool) -> Result<(), Error> {
     check(path)
 }
 
+/// Finds out whether the log of the database or its index may be written, if it is there.
+pub(super) fn check_log(path: &Path) -> Result<(), Error> {
+    check(path).map_err(|error| {
+        error.with_hint("have the owner of the file or root use the store once: then its log is for all whom it is for")
+    })
+}
+
 /// Finds out whether a file may be written, if it is there.
-pub(super) fn check(path: &Path) -> Result<(), Error> {
+fn check(path: &Path) -> Result<(), Error> {
     let found = accessat(CWD, path, Access::READ_OK | Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from);
     match found {
         Err(error) if is_denial(&error) => Err(denied(error)),

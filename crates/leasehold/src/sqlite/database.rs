@@ -66,7 +66,7 @@ impl Database {
         for suffix in [LOG, INDEX] {
             let file = beside(path, suffix);
             access::follow(path, &file);
-            access::check(&file)?;
+            access::check_log(&file)?;
         }
         let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
         let clock = prepare_patiently(&mut connection, options)?;

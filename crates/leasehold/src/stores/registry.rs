@@ -100,9 +100,12 @@ pub(crate) fn store_of(url: &str) -> Result<StoreDescriptor, Error> {
     let Some(scheme) = scheme_of(url) else {
         // Locks in memory exclude nobody else: whoever needs an example wants another store.
         let shared = stores.iter().filter(|store| store.is_built_in() && store.schemes != ["memory"]);
-        let usable = shared.map(|store| store.example);
-        return Err(Error::invalid("the store's URL has no scheme")
-            .with_hint(format!("for example {}", usable.collect::<Vec<_>>().join(", "))));
+        let usable: Vec<_> = shared.map(|store| store.example).collect();
+        let error = Error::invalid("the store's URL has no scheme");
+        return Err(match usable[..] {
+            [] => error.with_hint("build with a feature for a store, such as `sqlite`"),
+            _ => error.with_hint(format!("for example {}", usable.join(", "))),
+        });
     };
     stores.iter().find(|store| store.schemes.contains(&scheme)).copied().ok_or_else(|| {
         let usable = stores.iter().filter(|store| store.is_built_in()).flat_map(|store| store.schemes);

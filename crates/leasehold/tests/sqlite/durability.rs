@@ -97,3 +97,51 @@ async fn setting_the_wall_clock_is_no_matter() {
     let record = store.lookup(LookupBy::Id(&request.lock_id)).await.unwrap();
     assert!(record.is_some(), "time did not go back beyond the grant, nor far past it");
 }
+
+/// Whether this process has the file open.
+fn is_open(path: &std::path::Path) -> bool {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
+    files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|file| file == path)
+}
+
+#[tokio::test]
+async fn a_short_log_stays_and_a_long_one_is_written_back_when_the_file_is_closed() {
+    let (_directory, path) = directory();
+    let log = || std::fs::metadata(path.with_extension("db-wal")).unwrap().len();
+    let store = Sqlite::open(&path).await.unwrap();
+    granted(&store, &request("k")).await;
+    drop(store);
+    eventually("it is closed", async || !is_open(&path)).await;
+    assert_ne!(log(), 0);
+
+    let store = Sqlite::open(&path).await.unwrap();
+    let mut number = 0;
+    while log() <= 1024 * 1024 {
+        granted(&store, &request(&format!("key-{number}"))).await;
+        number += 1;
+    }
+    drop(store);
+    eventually("it is written back", async || log() == 0).await;
+    let store = Sqlite::open(&path).await.unwrap();
+    let last = leasehold::Key::new(&format!("key-{}", number - 1)).unwrap();
+    assert!(store.lookup(LookupBy::Key(&last)).await.unwrap().is_some());
+}
+
+/// A power cut leaves a log that ends somewhere.
+#[tokio::test]
+async fn a_log_that_was_torn_loses_the_last_locks_and_no_fence_comes_again() {
+    let (_directory, path) = directory();
+    let store = Sqlite::open(&path).await.unwrap();
+    let early = granted(&store, &request("early")).await.fence;
+    let late = granted(&store, &request("late")).await.fence;
+    drop(store);
+    eventually("it is closed", async || !is_open(&path)).await;
+    let log = std::fs::File::options().write(true).open(path.with_extension("db-wal")).unwrap();
+    log.set_len(log.metadata().unwrap().len() - 100).unwrap();
+    std::fs::remove_file(path.with_extension("db-shm")).unwrap();
+
+    let store = Sqlite::open(&path).await.unwrap();
+    let held = store.lookup(LookupBy::Key(&leasehold::Key::new("early").unwrap())).await.unwrap();
+    assert_eq!(held.map(|record| record.fence), Some(early), "what came before is there");
+    assert!(granted(&store, &request("late")).await.fence > late);
+}
