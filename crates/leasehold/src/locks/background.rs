@@ -85,14 +85,15 @@ impl Release {
             deadline: Some(hold.deadline()),
             until,
             may_have_arrived: self.may_have_arrived,
+            alone: false,
             done: {
                 let hold = hold.clone();
                 Box::new(move |core, outcome| {
                     match &outcome {
-                        Err(error) => core.release_failed(&hold.key, &hold.lock_id, error.clone()),
+                        Err(error) => core.reports.add(&hold.key, &hold.lock_id, error.clone()),
                         // A lock that was lost before is expected to be gone.
                         Ok(Ownership::Lost(loss)) if hold.loss() == Some(Loss::Released) => {
-                            core.release_failed(&hold.key, &hold.lock_id, Error::lost(*loss));
+                            core.reports.add(&hold.key, &hold.lock_id, Error::lost(*loss));
                         }
                         Ok(_) => {}
                     }

@@ -47,8 +47,18 @@ impl LocksBuilder {
         self
     }
 
-    /// How long [`Guard::release`](crate::Guard::release) tries when the store fails. 5 seconds by
-    /// default.
+    /// How long a release is tried when the store fails and somebody waits for it, 5 seconds by
+    /// default:
+    ///
+    /// - [`Guard::release`](crate::Guard::release) gives up after this time, and
+    ///   [`Locks::release_all`] for each lock.
+    /// - [`Locks::shutdown`] tries releases that fail for no longer than this after it was called,
+    ///   and gives up when nothing has come to an end for this long. A store that answers slowly
+    ///   but steadily gets all the time it needs.
+    ///
+    /// One try gets a second even if less is left, or this time if it is shorter. Guards that are
+    /// dropped are released for as long as their lease would last, five minutes at most, and for
+    /// this time at least.
     pub fn release_timeout(mut self, time: Duration) -> Self {
         self.settings.release_timeout = time;
         self
@@ -56,6 +66,11 @@ impl LocksBuilder {
 
     /// Calls `hook` when a release failed and there is no caller to tell. By default one warning is
     /// logged, without the key and the lock id. A hook that panics is ignored.
+    ///
+    /// It is called on a thread that is there only for that, one call after the other, so it may
+    /// block. It is called even if the handle is gone by then; nobody waits for it, neither
+    /// [`Locks::shutdown`] nor the end of the program. If the process can have no thread, the call
+    /// is made up for with the next one, or when the handle and all its guards are gone.
     pub fn on_release_error(mut self, hook: impl Fn(&ReleaseFailure<'_>) + Send + Sync + 'static) -> Self {
         self.settings.on_release_error = Arc::new(hook);
         self

@@ -11,12 +11,14 @@ use tracing::Instrument;
 use super::extend::ExtendSent;
 use super::high_water::HighWater;
 use super::hold::{Ended, Hold};
+use super::lookups::Lookups;
 use super::ownership::Ownership;
 use super::queue::Queue;
 use super::releases::{Releases, log_release};
 use super::renewals::Renewals;
+use super::reports::Reports;
 use super::schedule::{Schedule, Urgency};
-use super::settings::{ReleaseFailure, Settings};
+use super::settings::Settings;
 use super::store_clock::StoreClock;
 use crate::backend::Backend;
 use crate::process::Process;
@@ -62,7 +64,9 @@ pub(super) struct Core {
     pub(super) store_clock: StoreClock,
     schedule: Mutex<Schedule>,
     pub(super) renewals: Renewals,
+    pub(super) lookups: Lookups,
     pub(super) releases: Releases,
+    pub(super) reports: Arc<Reports>,
     /// The keeper must look at the schedule: something is due earlier than it thinks.
     pub(super) sooner: Notify,
     /// Cancelled by `shutdown`.
@@ -82,12 +86,14 @@ impl Core {
             call_timeout: settings.call_timeout.unwrap_or_else(its_own),
             process: Process::current(),
             store_clock: StoreClock::new(settings.clock.instant()),
+            reports: Reports::new(settings.on_release_error.clone()),
             backend,
             settings,
             queue: Queue::new(),
             high_water: HighWater::new(),
             schedule: Mutex::default(),
             renewals: Renewals::default(),
+            lookups: Lookups::default(),
             releases: Releases::default(),
             sooner: Notify::new(),
             closing: CancellationToken::new(),
@@ -165,6 +171,19 @@ impl Core {
         }
     }
 
+    /// The same for many, so that the keeper sees all of them at its next look.
+    pub(super) fn look_again_at_all(&self, holds: &[Arc<Hold>], due: Instant) {
+        let mut schedule = lock(&self.schedule);
+        let mut sooner = false;
+        for hold in holds {
+            sooner |= schedule.reset(hold, due);
+        }
+        drop(schedule);
+        if sooner {
+            self.sooner.notify_one();
+        }
+    }
+
     /// When the keeper must look next. It sleeps until then.
     pub(super) fn plan(&self) -> Option<Instant> {
         lock(&self.schedule).plan()
@@ -179,8 +198,8 @@ impl Core {
         lock(&self.schedule).await_renewal(hold);
     }
 
-    pub(super) fn next_renewals(&self) -> Vec<Arc<Hold>> {
-        lock(&self.schedule).next_renewals()
+    pub(super) fn next_renewals(&self, before: Option<Instant>) -> Vec<Arc<Hold>> {
+        lock(&self.schedule).next_renewals(before)
     }
 
     pub(super) fn urgency(&self) -> Option<Urgency> {
@@ -337,23 +356,6 @@ impl Core {
         log_release(key, &result);
         self.queue.wake(key);
         result
-    }
-
-    /// Reports a release that failed where no caller could be told. On a thread of its own: the
-    /// hook is the user's, and may block.
-    pub(super) fn release_failed(&self, key: &Key, lock_id: &LockId, error: Error) {
-        let (hook, key, lock_id) = (self.settings.on_release_error.clone(), key.clone(), *lock_id);
-        let report = move || {
-            let failure = ReleaseFailure { key: &key, lock_id: &lock_id, error: &error };
-            if catch_unwind(AssertUnwindSafe(|| hook(&failure))).is_err() {
-                tracing::warn!("the on_release_error hook panicked");
-            }
-        };
-        // The runtime panics if it can have no thread at all. Others wait for the caller.
-        let start = || tokio::runtime::Handle::try_current().map(|runtime| runtime.spawn_blocking(report));
-        if catch_unwind(AssertUnwindSafe(start)).is_err() {
-            tracing::warn!("there is no thread for the on_release_error hook");
-        }
     }
 }
 

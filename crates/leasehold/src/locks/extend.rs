@@ -62,8 +62,6 @@ impl ExtendSent {
         let deadline_before = state.deadline;
         state.deadline = deadline_before.min(at + ttl.as_duration());
         state.extend_on_its_way = true;
-        // The answer will tell.
-        state.doubted_at = None;
         drop(state);
         // The deadline may have come nearer.
         hold.changed.notify_waiters();
@@ -107,15 +105,17 @@ impl ExtendSent {
         }
         let lasts = state.lasts(self.ttl);
         let deadline = earlier(self.at + lasts.as_duration(), self.hold.hold_until);
-        if state.doubted_at.is_some_and(|since| self.at < since) {
+        if state.stepped_at.is_some_and(|at| self.at < at) {
             // The store may have said so before its clock was set.
             state.deadline = state.deadline.min(deadline);
         } else {
             state.deadline = deadline;
             state.limit = None;
+            state.doubted = false;
         }
         state.expires_at = expires_at;
         state.uncertain = false;
+        state.alone = false;
         Ownership::Ours
     }
 

@@ -59,6 +59,12 @@ impl Guard {
     /// under it may have overlapped with somebody else's work. The store's error if it failed until
     /// `release_timeout` had passed; the background goes on trying for as long as the lease would
     /// last.
+    ///
+    /// If the answer comes more than [`TIME_TOLERANCE`](crate::TIME_TOLERANCE) after the lease would
+    /// have ended, a lock that the store does not know counts as run out on the way, which is no
+    /// error. That somebody took it before can then not be told: the store keeps nothing of a lock
+    /// that is gone. A guard is told of a steal at once, unless the store sends no wake-ups or this
+    /// one was missed.
     pub async fn release(self) -> Result<(), Error> {
         self.give_back().await?.or_lost()
     }
@@ -135,7 +141,7 @@ impl Guard {
         if let Err(error) = self.release().await
             && outcome.is_ok()
         {
-            lease.locks.core.release_failed(lease.key(), lease.lock_id(), error);
+            lease.locks.core.reports.add(lease.key(), lease.lock_id(), error);
         }
         outcome
     }

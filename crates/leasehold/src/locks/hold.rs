@@ -54,8 +54,11 @@ pub(super) struct State {
     pub(super) deadline: Instant,
     pub(super) expires_at: Timestamp,
     pub(super) uncertain: bool,
-    /// Since when the store has to be asked, although nothing is due.
-    pub(super) doubted_at: Option<Instant>,
+    /// The store has to be asked, although nothing is due.
+    pub(super) doubted: bool,
+    /// When the store's clock was last found to have been set. What was sent before may have been
+    /// answered before the step, and does not tell how long the lease lasts.
+    pub(super) stepped_at: Option<Instant>,
     /// The lease does not last longer, whatever was known before.
     pub(super) limit: Option<Instant>,
     /// The shortest extend of which it is unknown whether it arrived. It may still arrive after a
@@ -64,6 +67,9 @@ pub(super) struct State {
     /// Guards on this lease: one, or more if it was re-entered.
     guards: usize,
     pub(super) extend_on_its_way: bool,
+    /// The driver panicked over a renewal together with others, which may be this lock's fault: it
+    /// is renewed by itself until the store confirms it.
+    pub(super) alone: bool,
     pub(super) end: Option<Loss>,
 }
 
@@ -117,11 +123,13 @@ impl Hold {
                 deadline: earlier(terms.sent + terms.ttl.as_duration(), hold_until),
                 expires_at: grant.expires_at,
                 uncertain: false,
-                doubted_at: None,
+                doubted: false,
+                stepped_at: None,
                 limit: None,
                 shortest_unknown: terms.stray_extend.then_some(terms.ttl),
                 guards: 1,
                 extend_on_its_way: false,
+                alone: false,
                 end: None,
             }),
             changed: Notify::new(),
@@ -288,28 +296,47 @@ impl Hold {
         lock(&self.state).uncertain = true;
     }
 
-    /// The store has to be asked about this lock at the next look: what was sent before `now` does
-    /// not tell.
-    pub(super) fn doubt(&self, now: Instant) {
-        lock(&self.state).doubted_at = Some(now);
+    /// The store has to be asked about this lock at the next look.
+    pub(super) fn doubt(&self) {
+        lock(&self.state).doubted = true;
     }
 
-    /// The store is asked.
-    pub(super) fn believe(&self) {
-        lock(&self.state).doubted_at = None;
+    /// The store's clock was set: the store has to be asked, and what was sent before `now` does
+    /// not tell.
+    pub(super) fn clock_stepped(&self, now: Instant) {
+        let mut state = lock(&self.state);
+        state.doubted = true;
+        state.stepped_at = Some(now);
+    }
+
+    pub(super) fn renew_alone(&self) {
+        lock(&self.state).alone = true;
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        lock(&self.state).alone
     }
 
     pub(super) fn is_doubted(&self) -> bool {
-        lock(&self.state).doubted_at.is_some()
+        lock(&self.state).doubted
     }
 
-    /// The lease does not last longer than until `end`, unless it is extended after this.
-    pub(super) fn ends_by(&self, end: Instant) {
+    /// Takes note of the answer to a lookup that was sent at `sent`: the lease does not last longer
+    /// than until `end`, unless it is extended after this. Tells whether the answer counts. It does
+    /// not if an extend has told more in the meantime, or if the store's clock was set again.
+    pub(super) fn looked_up(&self, sent: Instant, end: Option<Instant>) -> bool {
         let mut state = lock(&self.state);
-        state.deadline = state.deadline.min(end);
-        state.limit = Some(state.deadline);
+        if !state.doubted || state.stepped_at.is_some_and(|at| sent < at) {
+            return false;
+        }
+        state.doubted = false;
+        if let Some(end) = end {
+            state.deadline = state.deadline.min(end);
+            state.limit = Some(state.deadline);
+        }
         drop(state);
         self.changed.notify_waiters();
+        true
     }
 
     pub(super) fn set_ttl(&self, ttl: Ttl) {

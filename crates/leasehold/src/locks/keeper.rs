@@ -41,7 +41,10 @@ impl Keeper {
         let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => {
                 let _ = report.send(Ok(()));
+                let reports = core.reports.clone();
                 runtime.block_on(keep(core, received));
+                drop(runtime);
+                reports.finish();
             }
             Err(error) => {
                 let _ = report.send(Err(error));

@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 
 use super::core::{Core, LEAST_RELEASE, RELEASE_RETRY};
 use super::ownership::Ownership;
-use crate::backend::{MOST_AT_ONCE, Release};
+use crate::backend::{Absence, MOST_AT_ONCE, Release};
 use crate::sync::lock;
-use crate::{Error, ErrorCode, Key, LockId, Loss, Operation};
+use crate::{Error, ErrorCode, Key, LockId, Loss, Operation, TIME_TOLERANCE};
 
 /// How many requests with releases may be on their way at once. While the store fails there is one.
 const LANES: usize = 2;
@@ -61,7 +61,19 @@ pub(super) struct Pending {
     pub(super) until: Instant,
     /// A release was sent before, and its answer is not known.
     pub(super) may_have_arrived: bool,
+    /// The driver had no answer for it, which may be another lock's fault: it is sent once more, by
+    /// itself.
+    pub(super) alone: bool,
     pub(super) done: Done,
+}
+
+impl Queue {
+    /// Takes what is to be sent next.
+    fn next(&mut self) -> Vec<Pending> {
+        let together = self.waiting.iter().take(MOST_AT_ONCE).take_while(|pending| !pending.alone).count();
+        let count = together.max(1).min(self.waiting.len());
+        self.waiting.drain(..count).collect()
+    }
 }
 
 impl Releases {
@@ -166,11 +178,7 @@ impl Lane {
     async fn run(self) {
         let mut pause = RELEASE_RETRY.0;
         loop {
-            let next: Vec<Pending> = {
-                let mut queue = lock(&self.core.releases.queue);
-                let count = queue.waiting.len().min(MOST_AT_ONCE);
-                queue.waiting.drain(..count).collect()
-            };
+            let next = lock(&self.core.releases.queue).next();
             if next.is_empty() {
                 return;
             }
@@ -205,25 +213,29 @@ impl Lane {
         let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(core.now()));
         let timeout = left.max(LEAST_RELEASE.min(core.settings.release_timeout)).min(core.call_timeout);
         let call = async { Ok(core.backend.release_many(&ids).await) };
-        let mut answers = match core.within(timeout, Operation::Release, call).await {
-            Ok(answers) => answers,
-            Err(error) => vec![Err(error); batch.len()],
-        }
-        .into_iter();
-        let mut failed = Vec::new();
+        let (answers, no_answer) = match core.within(timeout, Operation::Release, call).await {
+            Ok(answers) => (answers, no_answer()),
+            Err(error) if error.is_retryable() => (vec![Err(error.clone()); batch.len()], error),
+            Err(panicked) => (Vec::new(), panicked),
+        };
+        let mut answers = answers.into_iter();
+        let (mut failed, mut again) = (Vec::new(), Vec::new());
         for mut pending in batch {
-            match answers.next().unwrap_or_else(|| Err(Error::panicked(Operation::Release))) {
-                Ok(answer) => {
+            match answers.next() {
+                Some(Ok(answer)) => {
                     let outcome = core.owned(answer, pending.may_have_arrived, pending.deadline);
                     core.released(pending, Ok(outcome));
                 }
-                Err(error) if error.is_retryable() => {
+                Some(Err(error)) if error.is_retryable() => {
                     pending.may_have_arrived |= error.outcome_unknown();
                     failed.push((pending, error));
                 }
-                Err(error) => core.released(pending, Err(error)),
+                Some(Err(error)) => core.released(pending, Err(error)),
+                None if pending.alone => core.released(pending, Err(no_answer.clone())),
+                None => again.push(Pending { may_have_arrived: true, alone: true, ..pending }),
             }
         }
+        lock(&core.releases.queue).waiting.extend(again);
         failed
     }
 
@@ -281,16 +293,27 @@ impl Drop for Lane {
 impl Core {
     /// What the answer to a release means to the holder.
     pub(super) fn owned(&self, answer: Release, may_have_arrived: bool, deadline: Option<Instant>) -> Ownership {
-        match answer {
-            Release::Released => Ownership::Ours,
+        let absence = match answer {
+            Release::Released => return Ownership::Ours,
             // The release whose answer was lost is the one that freed it.
-            Release::Absent(_) if may_have_arrived => Ownership::Ours,
-            // It was ours until it was given back, and the store was told too late: the lease ran
-            // out on the way.
-            Release::Absent(_) if deadline.is_some_and(|deadline| deadline <= self.now()) => Ownership::Ours,
-            Release::Absent(_) => Ownership::Lost(Loss::Gone),
-        }
+            Release::Absent(_) if may_have_arrived => return Ownership::Ours,
+            Release::Absent(absence) => absence,
+        };
+        // It was ours until it was given back, and the store was told too late: the lease ran out
+        // on the way. Until the tolerance has passed as well, nobody could have been let in by that.
+        // Afterwards a lock that was taken from us before looks the same.
+        let ran_out = deadline.map(|deadline| match absence {
+            Absence::Expired => deadline,
+            Absence::NotFound => deadline + TIME_TOLERANCE,
+        });
+        if ran_out.is_some_and(|at| at <= self.now()) { Ownership::Ours } else { Ownership::Lost(Loss::Gone) }
     }
+}
+
+fn no_answer() -> Error {
+    Error::new(ErrorCode::Internal, "the store's driver left a release without an answer")
+        .during(Operation::Release)
+        .with_outcome_unknown()
 }
 
 pub(super) fn log_release(key: &Key, outcome: &Result<Ownership, Error>) {

@@ -12,6 +12,7 @@ use crate::sync::lock;
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
 /// How many requests with renewals may be on their way at once. While the store fails there is one.
+/// More of them go out only for leases that cannot wait until one of these is given up.
 const LANES: usize = 4;
 
 /// The pause after a failed request, as a part of the shortest ttl that waits, and its bounds. All
@@ -33,10 +34,30 @@ pub(super) struct Renewals {
 
 #[derive(Debug, Default)]
 struct Lanes {
-    running: usize,
+    /// When each lane that runs has an answer at the latest, or gives up.
+    free_at: Vec<Instant>,
     /// A request failed for all its locks, and one lane waits to try again. The others may be in
     /// the middle of a request, and do not count.
     pausing: bool,
+}
+
+impl Lanes {
+    /// The leases that one more lane may take: those that end before this, or all if it is `None`.
+    /// What ends later still has a quarter of its time when the first of the others is free.
+    ///
+    /// So whatever hangs, what is more urgent gets out. And as a request for such leases takes half
+    /// of their time, or [`LAST_TRY`], each further lane is free earlier: there are never many.
+    fn cannot_wait(&self, now: Instant) -> Option<Instant> {
+        let first = self.free_at.iter().min().filter(|_| self.free_at.len() >= LANES)?;
+        let wait = first.saturating_duration_since(now);
+        Some(if wait > LAST_TRY { now + wait * 4 / 3 } else { now })
+    }
+
+    fn remove(&mut self, free_at: Instant) {
+        if let Some(lane) = self.free_at.iter().position(|at| *at == free_at) {
+            self.free_at.swap_remove(lane);
+        }
+    }
 }
 
 impl Renewals {
@@ -67,9 +88,7 @@ impl Core {
             }
             let doubted = hold.is_doubted();
             if doubted && !hold.heartbeat {
-                hold.believe();
-                let core = self.clone();
-                tokio::spawn(async move { core.verify(&hold).await });
+                self.await_lookup(hold);
             } else if !hold.heartbeat || (!doubted && hold.next_look() > self.now()) {
                 self.reschedule(&hold);
             } else {
@@ -77,19 +96,19 @@ impl Core {
             }
         }
         self.start_renewing();
+        self.start_looking_up();
     }
 
     /// Starts to send what waits, unless enough is on its way.
     fn start_renewing(self: &Arc<Self>) {
-        if self.urgency().is_none() {
-            return;
-        }
+        let Some(urgency) = self.urgency() else { return };
+        let now = self.now();
         let mut lanes = lock(&self.renewals.lanes);
         if lanes.pausing {
             self.renewals.more.notify_one();
-        } else if lanes.running < LANES {
-            lanes.running += 1;
-            tokio::spawn(Lane { core: self.clone() }.run());
+        } else if lanes.cannot_wait(now).is_none_or(|before| urgency.deadline < before) {
+            lanes.free_at.push(now);
+            tokio::spawn(Lane { core: self.clone(), free_at: now }.run());
         }
     }
 }
@@ -97,17 +116,21 @@ impl Core {
 /// Sends renewals, one request after the other, until none waits.
 struct Lane {
     core: Arc<Core>,
+    free_at: Instant,
 }
 
 impl Lane {
-    async fn run(self) {
+    async fn run(mut self) {
         loop {
-            let next = self.core.next_renewals();
+            let next = self.next();
             if next.is_empty() {
+                self.core.start_looking_up();
                 return;
             }
+            let Some(request) = self.core.begin_renewals(next) else { continue };
+            self.busy_for(request.timeout);
             self.core.start_renewing();
-            match self.core.renew(next).await {
+            match self.core.renew(request).await {
                 Sent::Nothing => {}
                 Sent::Answered => {
                     if self.core.renewals.is_pausing() {
@@ -121,6 +144,27 @@ impl Lane {
                 Sent::Failed => return,
             }
         }
+    }
+
+    /// Takes what is to be sent next.
+    fn next(&mut self) -> Vec<Arc<Hold>> {
+        let now = self.core.now();
+        let mut lanes = lock(&self.core.renewals.lanes);
+        lanes.remove(self.free_at);
+        let before = lanes.cannot_wait(now);
+        lanes.free_at.push(now);
+        drop(lanes);
+        self.free_at = now;
+        self.core.next_renewals(before)
+    }
+
+    fn busy_for(&mut self, time: Duration) {
+        let free_at = self.core.after(time);
+        let mut lanes = lock(&self.core.renewals.lanes);
+        lanes.remove(self.free_at);
+        lanes.free_at.push(free_at);
+        drop(lanes);
+        self.free_at = free_at;
     }
 
     /// Waits until the next try is worth while, or another lane is answered.
@@ -140,7 +184,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        lock(&self.core.renewals.lanes).running -= 1;
+        lock(&self.core.renewals.lanes).remove(self.free_at);
     }
 }
 
@@ -151,9 +195,16 @@ fn next_try(failed: Instant, share: f64, Urgency { deadline, ttl }: Urgency) -> 
     if last > failed { soon.min(last) } else { soon }
 }
 
+/// Extends of many leases, to be sent together.
+struct Request {
+    extends: Vec<ExtendSent>,
+    timeout: Duration,
+}
+
 /// What came of a request.
 enum Sent {
-    /// There was nothing to be sent, or nobody waits for the answer any more.
+    /// Nobody waits for the answer any more, or the driver panicked, which tells nothing of the
+    /// store.
     Nothing,
     /// The store answered for one lock at least.
     Answered,
@@ -168,9 +219,9 @@ impl Core {
         self.call_timeout.min(hold.ttl().renew_after()).min(ttl.as_duration()).min(share_of_rest(hold))
     }
 
-    /// Renews leases with one request.
-    async fn renew(&self, holds: Vec<Arc<Hold>>) -> Sent {
-        let mut sent = Vec::with_capacity(holds.len());
+    /// Begins to renew leases with one request, unless there is nothing to be sent.
+    fn begin_renewals(&self, holds: Vec<Arc<Hold>>) -> Option<Request> {
+        let mut extends = Vec::with_capacity(holds.len());
         let (mut timeout, mut rest) = (self.call_timeout, Duration::ZERO);
         for hold in holds {
             let ttl = hold.ttl();
@@ -180,23 +231,25 @@ impl Core {
                     // Of the one with the most left: those whose lease ends meanwhile are lost
                     // anyway, and must not take the others with them.
                     rest = rest.max(share_of_rest(&hold));
-                    sent.push(extend);
+                    extends.push(extend);
                 }
                 Err(NotBegun::Ended(loss)) => self.lose(&hold, loss),
                 // Whoever sent that one looks after the hold.
                 Err(NotBegun::Busy) => {}
             }
         }
-        if sent.is_empty() {
-            return Sent::Nothing;
-        }
+        (!extends.is_empty()).then_some(Request { extends, timeout: timeout.min(rest) })
+    }
+
+    async fn renew(&self, Request { extends: sent, timeout }: Request) -> Sent {
         let locks: Vec<(LockId, Ttl)> = sent.iter().map(|extend| (extend.hold.lock_id, extend.ttl)).collect();
         let call = async { Ok(self.backend.extend_many(&locks).await) };
         let answers = tokio::select! {
             biased;
             () = all_ended(&sent) => return Sent::Nothing,
-            answers = self.within(timeout.min(rest), Operation::Extend, call) => answers,
+            answers = self.within(timeout, Operation::Extend, call) => answers,
         };
+        let panicked = answers.as_ref().is_err_and(|error| !error.is_retryable());
         let mut answers = match answers {
             Ok(answers) => answers,
             Err(error) => vec![Err(error); sent.len()],
@@ -214,21 +267,24 @@ impl Core {
                     tracing::debug!(key = %hold.key.hash_id(), %error, "a renewal failed and is tried again");
                     hold.set_uncertain();
                     // Also if nothing was due but the answer.
-                    hold.doubt(self.now());
+                    hold.doubt();
                     failed.push(hold);
                 }
             }
         }
-        if failed.len() == asked {
+        if failed.len() == asked && !panicked {
             failed.iter().for_each(|hold| self.await_renewal(hold));
             return Sent::Failed;
         }
         for hold in failed {
+            if panicked {
+                hold.renew_alone();
+            }
             let ttl = hold.ttl().as_duration();
             let urgency = Urgency { deadline: hold.deadline(), ttl };
             self.look_again_at(&hold, next_try(self.now(), 1.0, urgency));
         }
-        Sent::Answered
+        if panicked { Sent::Nothing } else { Sent::Answered }
     }
 }
 

@@ -78,17 +78,28 @@ impl Schedule {
         }
     }
 
-    /// Takes the renewals to be sent next: the most urgent, and others with a similar ttl.
-    pub(super) fn next_renewals(&mut self) -> Vec<Arc<Hold>> {
+    /// Takes the renewals to be sent next: the most urgent, and others with a similar ttl. Only of
+    /// leases that end before the given moment, if there is one.
+    pub(super) fn next_renewals(&mut self, before: Option<Instant>) -> Vec<Arc<Hold>> {
         let urgent = |holds: &BTreeSet<(Instant, LockId)>| holds.first().map(|(deadline, _)| *deadline);
         let Some(holds) = self.renewals.values_mut().min_by_key(|holds| urgent(holds)) else { return Vec::new() };
         let mut next = Vec::new();
         while next.len() < MOST_AT_ONCE
-            && let Some((_, id)) = holds.pop_first()
+            && let Some((deadline, id)) = holds.first().copied()
+            && before.is_none_or(|before| deadline < before)
         {
-            if let Some(entry) = self.holds.get_mut(&id) {
+            let entry = self.holds.get_mut(&id);
+            let alone = entry.as_ref().is_some_and(|entry| entry.hold.is_alone());
+            if alone && !next.is_empty() {
+                break;
+            }
+            holds.pop_first();
+            if let Some(entry) = entry {
                 entry.renewal = None;
                 next.push(entry.hold.clone());
+            }
+            if alone {
+                break;
             }
         }
         self.renewals.retain(|_, holds| !holds.is_empty());

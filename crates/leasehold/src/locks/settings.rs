@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::metrics::LockMetrics;
+use super::reports::OnReleaseError;
 use crate::clock::Clock;
 use crate::{Error, Key, LockId};
 
@@ -12,7 +13,7 @@ pub(super) struct Settings {
     /// The longest that a call to the store may take; the store's own limit decides if `None`.
     pub(super) call_timeout: Option<Duration>,
     pub(super) release_timeout: Duration,
-    pub(super) on_release_error: Arc<dyn Fn(&ReleaseFailure<'_>) + Send + Sync>,
+    pub(super) on_release_error: OnReleaseError,
     pub(super) metrics: LockMetrics,
 }
 

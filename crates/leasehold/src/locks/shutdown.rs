@@ -7,7 +7,7 @@ use crate::{Error, ErrorCode, Operation};
 impl Locks {
     /// Releases all the locks held through this handle, and tells how many. Their guards are lost
     /// from this moment on. Many of them are released with one request. It gives up when the store
-    /// has failed for the release timeout.
+    /// has failed for the [release timeout](crate::LocksBuilder::release_timeout).
     ///
     /// Cancel-safe: what was begun goes on in the background.
     ///
@@ -51,7 +51,8 @@ impl Locks {
     /// Ends the use of this handle: waiting requests fail with
     /// [`Aborted`](crate::ErrorCode::Aborted), as do new ones; all locks are released; and what
     /// goes on in the background is finished, however much it is. Only when nothing has come to an
-    /// end for as long as the release timeout it gives up. Call it before the program ends.
+    /// end for as long as the [release timeout](crate::LocksBuilder::release_timeout) it gives up.
+    /// Call it before the program ends.
     ///
     /// Cancel-safe: what was begun goes on in the background.
     ///

@@ -1,18 +1,14 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::core::Core;
-use super::hold::Hold;
-use crate::backend::{Acquire, LookupBy};
+use crate::backend::Acquire;
 use crate::sync::lock;
-use crate::{Loss, Operation, TIME_TOLERANCE, Timestamp};
+use crate::{TIME_TOLERANCE, Timestamp};
 
 /// Clocks that are kept in step drift apart by no more than this part of the time that passes: as
 /// fast as a clock is slewed.
 const DRIFT: i64 = 2000;
-
-/// The pause before a lock that could not be verified is asked for again.
-const VERIFY_AGAIN: Duration = Duration::from_secs(1);
 
 /// The store's clock as the handle sees it: how far it is ahead of the handle's own, which never
 /// steps. Every answer of the store tells its time, so a step shows with the next one.
@@ -128,7 +124,7 @@ impl StoreClock {
     }
 
     /// The earliest moment at which the store's clock can show `time`.
-    fn earliest(&self, time: Timestamp) -> Option<Instant> {
+    pub(super) fn earliest(&self, time: Timestamp) -> Option<Instant> {
         let most = lock(&self.known).as_ref()?.ahead.most;
         let micros = signed(u128::from(time.as_micros())).saturating_sub(most);
         Some(self.started + Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
@@ -181,30 +177,9 @@ impl Core {
     /// Has the keeper ask the store for every hold.
     fn verify_all(&self) {
         let now = self.now();
-        for hold in self.held() {
-            hold.doubt(now);
-            self.look_again_at(&hold, now);
-        }
-    }
-
-    /// Asks the store whether a hold without a heartbeat is still there, and until when. (One with
-    /// a heartbeat is renewed, which tells the same.)
-    pub(super) async fn verify(&self, hold: &Arc<Hold>) {
-        let lookup = self.backend.lookup(LookupBy::Id(&hold.lock_id));
-        match self.within(self.call_timeout, Operation::Lookup, lookup).await {
-            Ok(Some(record)) => {
-                if let Some(end) = self.store_clock.earliest(record.expires_at) {
-                    hold.ends_by(end);
-                }
-                self.reschedule(hold);
-            }
-            Ok(None) => self.lose(hold, Loss::Gone),
-            Err(error) => {
-                tracing::debug!(key = %hold.key.hash_id(), %error, "a lock could not be verified");
-                hold.doubt(self.now());
-                self.look_again_at(hold, self.after(VERIFY_AGAIN.min(hold.remaining())));
-            }
-        }
+        let held = self.held();
+        held.iter().for_each(|hold| hold.clock_stepped(now));
+        self.look_again_at_all(&held, now);
     }
 }
 

@@ -45,7 +45,7 @@ impl Undo {
         if self.footprint.may_hold {
             let request = &self.request;
             if let Err(error) = release(core, request, core.worth_trying(request.ttl)).await {
-                core.release_failed(&request.key, &request.lock_id, error);
+                core.reports.add(&request.key, &request.lock_id, error);
             }
         }
         self.footprint.may_be_late.then_some(self.request)
@@ -70,6 +70,7 @@ async fn release(core: &Arc<Core>, request: &AcquireRequest, worth_trying: Durat
         deadline: None,
         until: core.after(worth_trying),
         may_have_arrived: false,
+        alone: false,
         done: Box::new(move |_, outcome| drop(done.send(outcome))),
     });
     outcome.await.map_or(Ok(()), |outcome| outcome.map(drop))

@@ -198,3 +198,25 @@ async fn extending_or_releasing_by_id_does_not_go_behind_the_guards_back() {
     assert!(!locks.extend(guard.lock_id(), Ttl::default()).await.unwrap());
     assert!(!world.is_locked("k").await);
 }
+
+#[tokio::test]
+async fn an_extend_before_the_lock_was_handed_out_that_may_still_arrive_bounds_every_deadline() {
+    let world = World::new();
+    // A grant that is found late is extended before it is handed out: here twice, because the first
+    // answer is lost.
+    world.faults.next(Operation::Acquire, Fault::FailAfter(ErrorCode::ServiceUnavailable));
+    world.faults.next(Operation::Extend, Fault::FailAfter(ErrorCode::NetworkTimeout));
+    let locks = world.locks();
+    let waiter = tokio::spawn(async move { locks.lock("k").heartbeat(false).wait_forever().acquire().await });
+    eventually("the first try has landed", async || world.is_locked("k").await).await;
+    world.clock.advance(TTL - Duration::from_secs(8));
+    eventually("it is handed out", async || {
+        world.clock.advance(Duration::from_millis(10));
+        waiter.is_finished()
+    })
+    .await;
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(world.faults.calls(Operation::Extend), 2);
+    guard.extend(TTL * 10).await.unwrap();
+    assert_eq!(guard.remaining(), TTL, "the first of them may reach the store after this one");
+}

@@ -289,3 +289,19 @@ async fn a_release_that_failed_to_the_end_tells_of_a_try_that_had_time() {
     let within = said.split("within ").nth(1).and_then(|rest| rest.split("ms").next()).unwrap().to_owned();
     assert!(within.parse::<f64>().unwrap() >= 50.0, "{said}");
 }
+
+#[tokio::test]
+async fn a_slow_release_of_a_lock_that_was_taken_before_is_a_loss_for_as_long_as_that_can_be_told() {
+    let late = [(TIME_TOLERANCE / 2, true), (TIME_TOLERANCE * 2, false)];
+    for (late, is_loss) in late {
+        let world = World::new();
+        world.faults.drop_wake_ups(true);
+        let guard = world.locks().lock("k").heartbeat(false).acquire().await.unwrap();
+        let steal = leasehold::Steal::NEVER.with_same_holder();
+        let _thief = world.rival().lock("k").steal(steal).ttl(TTL * 10).acquire().await.unwrap();
+        assert_eq!(guard.state(), leasehold::LockState::Held, "it was not told");
+        let clock = world.clock.clone();
+        world.faults.on_call(Operation::Release, move || clock.advance(TTL + late));
+        assert_eq!(guard.release().await.is_err(), is_loss, "{late:?} after the end of the lease");
+    }
+}

@@ -10,6 +10,7 @@ mod extend;
 mod guard;
 mod heartbeat;
 mod input;
+mod lanes;
 mod layers;
 mod memory;
 mod reentrancy;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::memory::Memory;
 use leasehold::testing::{Fault, FaultLayer};
 use leasehold::{ErrorCode, Locks, Loss, Operation};
-use test_support::{eventually, key};
+use test_support::{eventually, key, soon};
 
 use crate::support::World;
 
@@ -174,4 +174,31 @@ async fn shutdown_waits_for_as_long_as_releases_come_to_an_end() {
     drop(guards);
     assert_eq!(locks.shutdown().await.unwrap(), 0);
     assert_eq!(memory.len(), 0);
+}
+
+#[tokio::test]
+async fn every_shutdown_says_what_was_left() {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let locks = Locks::builder(store).release_timeout(Duration::from_millis(10)).build();
+    let _guard = locks.lock("k").acquire().await.unwrap();
+    faults.always(Operation::Release, Fault::FailBefore(ErrorCode::AuthFailed));
+    for _ in 0..2 {
+        let error = locks.shutdown().await.unwrap_err();
+        assert!(error.to_string().contains("1 lock could not be given back"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_fails_after_the_handle_is_gone_is_reported() {
+    for _ in 0..10 {
+        let (store, faults) = FaultLayer::new(Memory::new());
+        let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let hook = move |failure: &leasehold::ReleaseFailure<'_>| sender.send(failure.error.code()).unwrap();
+        let locks = Locks::builder(store).on_release_error(hook).build();
+        faults.always(Operation::Release, Fault::FailBefore(ErrorCode::AuthFailed));
+        let guard = locks.lock("k").acquire().await.unwrap();
+        drop(locks);
+        drop(guard);
+        assert_eq!(soon("the report", heard.recv()).await, Some(ErrorCode::AuthFailed));
+    }
 }

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use leasehold::backend::Backend;
 use leasehold::memory::Memory;
 use leasehold::testing::{Fault, FaultLayer, Faults, ManualClock};
-use leasehold::{ErrorCode, LockState, Locks, Loss, Operation, Steal};
+use leasehold::{ErrorCode, Guard, LockState, Locks, Loss, Operation, Steal};
 use test_support::{eventually, soon};
 
-use crate::support::TTL;
+use crate::support::{HoldsUpAnswers, TTL};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -23,9 +24,14 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(|memory| memory)
+    }
+
+    /// With a store around the one in memory.
+    fn with<B: Backend>(store: impl FnOnce(Memory) -> B) -> Self {
         let (store_clock, clock) = (ManualClock::new(), ManualClock::new());
         let memory = Memory::with_clock(&store_clock);
-        let (store, faults) = FaultLayer::new(memory.clone());
+        let (store, faults) = FaultLayer::new(store(memory.clone()));
         let locks = Locks::builder(store).clock(&clock).build();
         let rival = Locks::builder(memory).clock(&clock).build();
         Self { store_clock, clock, faults, locks, rival }
@@ -35,6 +41,37 @@ impl World {
     async fn ask(&self) {
         self.locks.lock("other").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     }
+
+    /// The store's clock is set forward, and the handle hears of it a moment later.
+    async fn step(&self, size: Duration) {
+        self.store_clock.advance(size);
+        self.clock.advance(Duration::from_millis(1));
+        self.ask().await;
+    }
+
+    /// Waits until the keeper is through with what it was doing.
+    async fn keeper_is_through(&self) {
+        let guard = self.locks.lock("barrier").heartbeat(false).acquire().await.unwrap();
+        for _ in 0..2 {
+            guard.extend(TTL).await.unwrap();
+        }
+        guard.release().await.unwrap();
+    }
+}
+
+/// A handle on a store that holds up answers.
+fn with_held_up_answers() -> (World, HoldsUpAnswers) {
+    let mut held_up = None;
+    let world = World::with(|memory| held_up.insert(HoldsUpAnswers::new(memory)).clone());
+    (world, held_up.unwrap())
+}
+
+async fn take(world: &World, name: &str, count: usize, heartbeat: bool) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for number in 0..count {
+        guards.push(world.locks.lock(format!("{name}{number}")).heartbeat(heartbeat).acquire().await.unwrap());
+    }
+    guards
 }
 
 #[tokio::test]
@@ -156,4 +193,132 @@ async fn a_waiter_takes_what_is_stuck_by_its_own_clock_if_the_stores_was_set_bac
     assert!(thief.fence() > stuck.fence());
     assert!(waited > Duration::from_secs(60), "{waited:?}");
     assert!(thief.acquired_at() < stuck.acquired_at(), "by the store's clock it was never held at all");
+}
+
+const STEP: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn two_locks_are_looked_up_at_a_time_and_only_after_the_renewals_were_sent() {
+    let (world, store) = with_held_up_answers();
+    let renewed = take(&world, "renewed", 5 * 64, true).await;
+    let left = take(&world, "left", 50, false).await;
+    store.extends.stop_only(&renewed);
+    store.extends.set_open(false);
+    store.lookups.set_open(false);
+    world.step(STEP).await;
+    eventually("renewals are on their way", async || store.extends.reached() == 4 * 64).await;
+    world.keeper_is_through().await;
+    assert_eq!(store.lookups.reached(), 0, "while renewals wait");
+
+    store.extends.set_open(true);
+    eventually("lookups are on their way", async || store.lookups.reached() == 2).await;
+    eventually("all others are renewed", async || renewed.iter().all(|guard| guard.remaining() == TTL)).await;
+    world.keeper_is_through().await;
+    assert_eq!(store.lookups.reached(), 2, "while these two are not answered");
+    store.lookups.set_open(true);
+    eventually("the shorter leases are known", async || left.iter().all(|guard| guard.remaining() <= TTL - STEP)).await;
+    assert_eq!(world.faults.most_at_once(Operation::Lookup), 2);
+}
+
+#[tokio::test]
+async fn a_lock_that_waits_to_be_looked_up_is_lost_in_time() {
+    let (world, store) = with_held_up_answers();
+    let left = take(&world, "left", 5, false).await;
+    store.lookups.set_open(false);
+    world.step(STEP).await;
+    eventually("lookups are on their way", async || store.lookups.reached() == 2).await;
+    world.clock.advance(TTL);
+    world.store_clock.advance(TTL);
+    for guard in &left {
+        assert_eq!(soon("the loss", guard.lost()).await, Loss::Expired);
+    }
+    world.keeper_is_through().await;
+    assert_eq!(world.locks.release_all().await.unwrap(), 0, "the keeper has noticed");
+}
+
+#[tokio::test]
+async fn an_extend_that_was_confirmed_meanwhile_tells_more_than_a_lookup() {
+    let (world, store) = with_held_up_answers();
+    let guard = world.locks.lock("k").heartbeat(false).acquire().await.unwrap();
+    store.lookups.set_open(false);
+    world.step(STEP).await;
+    eventually("the old expiry was read", async || store.lookups.reached() == 1).await;
+    guard.extend(TTL * 10).await.unwrap();
+    assert_eq!(guard.remaining(), TTL * 10);
+    store.lookups.set_open(true);
+    eventually("the old expiry is heard of", async || store.lookups.passed() == 1).await;
+    world.keeper_is_through().await;
+    assert_eq!(guard.remaining(), TTL * 10);
+}
+
+#[tokio::test]
+async fn a_lock_that_seemed_gone_before_an_extend_was_confirmed_is_not_lost() {
+    let (world, store) = with_held_up_answers();
+    let guard = world.locks.lock("k").heartbeat(false).acquire().await.unwrap();
+    store.lookups.set_open(false);
+    world.step(HOUR).await;
+    eventually("it was not found", async || store.lookups.reached() == 1).await;
+    world.store_clock.set_back(HOUR);
+    world.clock.advance(Duration::from_millis(1));
+    guard.extend(TTL).await.unwrap();
+    store.lookups.set_open(true);
+    eventually("that is heard of", async || store.lookups.passed() > 0).await;
+    world.keeper_is_through().await;
+    assert_eq!(guard.state(), LockState::Held);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_extend_that_was_answered_before_the_step_does_not_end_the_doubt() {
+    for lookup_first in [false, true] {
+        let (world, store) = with_held_up_answers();
+        let guard = world.locks.lock("k").heartbeat(false).acquire().await.unwrap();
+        store.extends.set_open(false);
+        store.lookups.set_open(false);
+        let extend = tokio::spawn({
+            let lease = guard.lease().clone();
+            async move { lease.extend(TTL).await }
+        });
+        eventually("the store has extended it", async || store.extends.reached() == 1).await;
+        world.step(STEP).await;
+        eventually("the true expiry was read", async || store.lookups.reached() == 1).await;
+        if lookup_first {
+            store.lookups.set_open(true);
+            eventually("the true expiry is known", async || guard.remaining() <= TTL - STEP).await;
+        }
+        store.extends.set_open(true);
+        soon("the extend", extend).await.unwrap().unwrap();
+        store.lookups.set_open(true);
+        eventually("the true expiry is known", async || guard.remaining() <= TTL - STEP).await;
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_that_was_answered_before_the_step_is_made_again() {
+    let (world, store) = with_held_up_answers();
+    let guard = world.locks.lock("k").acquire().await.unwrap();
+    store.extends.set_open(false);
+    world.clock.advance(TTL / 3);
+    world.store_clock.advance(TTL / 3);
+    eventually("the store has extended it", async || store.extends.reached() == 1).await;
+    world.step(STEP).await;
+    let before = guard.remaining();
+    store.extends.set_open(true);
+    eventually("it is renewed again", async || guard.remaining() == TTL).await;
+    assert!(before < TTL && store.extends.passed() == 2, "{before:?}");
+}
+
+#[tokio::test]
+async fn an_extend_that_fails_does_not_end_the_doubt() {
+    let (world, store) = with_held_up_answers();
+    let left = take(&world, "left", 3, false).await;
+    store.lookups.set_open(false);
+    world.step(STEP).await;
+    eventually("two are looked up and one waits", async || store.lookups.reached() == 2).await;
+    for guard in &left {
+        world.faults.next(Operation::Extend, Fault::FailBefore(ErrorCode::ServiceUnavailable));
+        guard.extend(TTL).await.unwrap_err();
+    }
+    store.lookups.set_open(true);
+    eventually("the shorter leases are known", async || left.iter().all(|guard| guard.remaining() <= TTL - STEP)).await;
 }

@@ -1,7 +1,8 @@
 //! What the tests share: a store whose time and faults they control.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +12,7 @@ use leasehold::backend::{
 };
 use leasehold::memory::Memory;
 use leasehold::testing::{FaultLayer, Faults, ManualClock};
-use leasehold::{Error, Fence, Key, ListRequest, LockId, Locks, LocksBuilder, Ttl};
+use leasehold::{Error, Fence, Guard, Key, ListRequest, LockId, Locks, LocksBuilder, Ttl};
 use test_support::{eventually, key, soon};
 use tokio::sync::watch;
 
@@ -146,33 +147,65 @@ impl Altered for LandsLate {
     }
 }
 
+/// Where calls wait until a test lets them go. Clones are the same gate.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    open: watch::Sender<bool>,
+    reached: Arc<AtomicUsize>,
+    passed: Arc<AtomicUsize>,
+    /// All others go through.
+    only: Arc<Mutex<Option<HashSet<LockId>>>>,
+}
+
+impl Gate {
+    pub(crate) fn new(open: bool) -> Self {
+        let (reached, passed, only) = <(Arc<_>, Arc<_>, Arc<_>)>::default();
+        Self { open: watch::Sender::new(open), reached, passed, only }
+    }
+
+    /// Whether calls go through.
+    pub(crate) fn set_open(&self, open: bool) {
+        self.open.send_replace(open);
+    }
+
+    /// Stops calls for these locks, and no others.
+    pub(crate) fn stop_only<'a>(&self, guards: impl IntoIterator<Item = &'a Guard>) {
+        *self.only.lock().unwrap() = Some(guards.into_iter().map(|guard| *guard.lock_id()).collect());
+    }
+
+    /// How many calls came here.
+    pub(crate) fn reached(&self) -> usize {
+        self.reached.load(Ordering::SeqCst)
+    }
+
+    /// How many of them went through.
+    pub(crate) fn passed(&self) -> usize {
+        self.passed.load(Ordering::SeqCst)
+    }
+
+    async fn pass(&self, id: Option<&LockId>) {
+        self.reached.fetch_add(1, Ordering::SeqCst);
+        let stops = match (&*self.only.lock().unwrap(), id) {
+            (Some(only), Some(id)) => only.contains(id),
+            _ => true,
+        };
+        if stops {
+            self.open.subscribe().wait_for(|open| *open).await.unwrap();
+        }
+        self.passed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 /// A store whose extends wait on their way, until a test lets them go. Clones are the same store.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldsUpExtends {
     store: Memory,
-    sent: Arc<AtomicUsize>,
-    arrived: Arc<AtomicUsize>,
-    let_go: watch::Sender<bool>,
+    pub(crate) extends: Gate,
 }
 
 impl HoldsUpExtends {
     pub(crate) fn new(store: Memory) -> Self {
-        Self { store, sent: Arc::default(), arrived: Arc::default(), let_go: watch::Sender::new(false) }
-    }
-
-    /// How many extends were ever on their way.
-    pub(crate) fn sent(&self) -> usize {
-        self.sent.load(Ordering::SeqCst)
-    }
-
-    /// How many of them the store got.
-    pub(crate) fn arrived(&self) -> usize {
-        self.arrived.load(Ordering::SeqCst)
-    }
-
-    /// Whether extends go through.
-    pub(crate) fn let_go(&self, yes: bool) {
-        self.let_go.send_replace(yes);
+        Self { store, extends: Gate::new(false) }
     }
 }
 
@@ -183,14 +216,100 @@ impl Altered for HoldsUpExtends {
     }
 
     async fn altered_extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        self.sent.fetch_add(1, Ordering::SeqCst);
-        self.let_go.subscribe().wait_for(|yes| *yes).await.unwrap();
-        self.arrived.fetch_add(1, Ordering::SeqCst);
+        self.extends.pass(Some(id)).await;
         self.store.extend(id, ttl).await
     }
 }
 
-/// A memory store with another acquire, extend or release.
+/// A store whose answers to extends and lookups can be held up. Clones are the same store.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldsUpAnswers {
+    store: Memory,
+    pub(crate) extends: Gate,
+    pub(crate) lookups: Gate,
+}
+
+impl HoldsUpAnswers {
+    pub(crate) fn new(store: Memory) -> Self {
+        Self { store, extends: Gate::new(true), lookups: Gate::new(true) }
+    }
+}
+
+#[async_trait]
+impl Altered for HoldsUpAnswers {
+    fn store(&self) -> &Memory {
+        &self.store
+    }
+
+    async fn altered_extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        let answer = self.store.extend(id, ttl).await;
+        self.extends.pass(Some(id)).await;
+        answer
+    }
+
+    async fn altered_lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        let answer = self.store.lookup(by).await;
+        self.lookups.pass(None).await;
+        answer
+    }
+}
+
+/// A store whose driver answers for fewer releases than it is asked for, if it is asked for many.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswersForSome(pub(crate) Memory);
+
+#[async_trait]
+impl Altered for AnswersForSome {
+    fn store(&self) -> &Memory {
+        &self.0
+    }
+
+    async fn altered_release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        self.0.release_many(&ids[..ids.len().div_ceil(2)]).await
+    }
+}
+
+/// A store whose driver panics when it has to extend or release one certain lock. Clones are the
+/// same store.
+#[derive(Clone, Debug)]
+pub(crate) struct PanicsForOne {
+    store: Memory,
+    lock: Arc<Mutex<Option<LockId>>>,
+}
+
+impl PanicsForOne {
+    pub(crate) fn new(store: Memory) -> Self {
+        Self { store, lock: Arc::default() }
+    }
+
+    pub(crate) fn panic_for(&self, guard: &Guard) {
+        *self.lock.lock().unwrap() = Some(*guard.lock_id());
+    }
+
+    fn check(&self, id: &LockId) {
+        let broken = *self.lock.lock().unwrap() == Some(*id);
+        assert!(!broken, "a bug in the driver");
+    }
+}
+
+#[async_trait]
+impl Altered for PanicsForOne {
+    fn store(&self) -> &Memory {
+        &self.store
+    }
+
+    async fn altered_extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        self.check(id);
+        self.store.extend(id, ttl).await
+    }
+
+    async fn altered_release(&self, id: &LockId) -> Result<Release, Error> {
+        self.check(id);
+        self.store.release(id).await
+    }
+}
+
+/// A memory store with another acquire, extend, lookup or release.
 #[async_trait]
 trait Altered: std::fmt::Debug + Send + Sync + 'static {
     fn store(&self) -> &Memory;
@@ -206,6 +325,18 @@ trait Altered: std::fmt::Debug + Send + Sync + 'static {
     async fn altered_release(&self, id: &LockId) -> Result<Release, Error> {
         self.store().release(id).await
     }
+
+    async fn altered_release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+        let mut answers = Vec::new();
+        for id in ids {
+            answers.push(self.altered_release(id).await);
+        }
+        answers
+    }
+
+    async fn altered_lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
+        self.store().lookup(by).await
+    }
 }
 
 macro_rules! backend {
@@ -220,6 +351,10 @@ macro_rules! backend {
                 self.altered_release(id).await
             }
 
+            async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
+                self.altered_release_many(ids).await
+            }
+
             async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
                 self.altered_extend(id, ttl).await
             }
@@ -229,7 +364,7 @@ macro_rules! backend {
             }
 
             async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
-                self.store().lookup(by).await
+                self.altered_lookup(by).await
             }
 
             async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
@@ -254,3 +389,6 @@ macro_rules! backend {
 backend!(FencesGoBack);
 backend!(LandsLate);
 backend!(HoldsUpExtends);
+backend!(HoldsUpAnswers);
+backend!(AnswersForSome);
+backend!(PanicsForOne);

@@ -107,6 +107,28 @@ async fn a_lock_whose_row_somebody_else_uses_holds_up_none_of_the_others() {
 }
 
 #[tokio::test]
+async fn a_lock_whose_row_somebody_else_uses_keeps_the_answers_for_others_waiting_for_a_part_of_the_timeout_only() {
+    let server = server().await;
+    let options = "timeout=8&options=-c%20lock_timeout%3D60s";
+    let store = Arc::new(Postgres::connect(&format!("{}?{options}", server.url())).await.unwrap());
+    let locks = take_many(&store).await;
+    let blocker = session(&server).await;
+    blocker.batch_execute("BEGIN; SELECT FROM syncguard_locks WHERE key = 'k9' FOR UPDATE").await.unwrap();
+    // What takes the whole timeout.
+    let alone = tokio::spawn({
+        let (store, id) = (store.clone(), locks[9].lock_id);
+        async move { store.extend(&id, ttl(60_000)).await }
+    });
+    eventually("it waits for the row", async || stuck(&server) == 1).await;
+    let answers = store.extend_many(&with_ttl(&locks, 60_000)).await;
+    assert!(!alone.is_finished(), "the others were kept waiting for the whole timeout");
+    for (n, answer) in answers.iter().enumerate() {
+        assert_eq!(is_extended(answer), n != 9, "{n}: {answer:?}");
+    }
+    alone.abort();
+}
+
+#[tokio::test]
 async fn rows_that_somebody_else_uses_leave_connections_for_the_next_call() {
     let server = server().await;
     let store = Arc::new(patient(&server).await);
