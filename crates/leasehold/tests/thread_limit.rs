@@ -10,7 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use leasehold::{Error, Locks};
+use leasehold::memory::Memory;
+use leasehold::testing::{Fault, FaultLayer};
+use leasehold::{Error, ErrorCode, Locks, Operation};
 use test_support::{Case, StoreUnderTest, blocking_cases, stores, suite};
 
 const CASES: &[Case] = blocking_cases![a_thread_limit_is_an_error_that_says_so];
@@ -35,10 +37,9 @@ fn a_thread_limit_is_an_error_that_says_so(store: &'static StoreUnderTest) {
     let file = format!("sqlite:{}", directory.path().join("locks.db").display());
     let url = if store.is_server() { running.url() } else { file };
     for threads in (1..=4).chain([ENOUGH]) {
-        let [memory, other] = with_at_most(threads, &url);
-        for said in [&memory, &other] {
+        for said in with_at_most(threads, &url) {
             match threads {
-                1 => assert!(said.starts_with("Internal: cannot start the thread"), "{said}"),
+                1 => assert!(said.starts_with("Internal: ") && said.contains("cannot start the thread"), "{said}"),
                 ENOUGH => assert_eq!(said, "fine"),
                 _ => assert!(said == "fine" || said.contains("the limit on threads"), "{threads}: {said}"),
             }
@@ -46,9 +47,9 @@ fn a_thread_limit_is_an_error_that_says_so(store: &'static StoreUnderTest) {
     }
 }
 
-/// Runs this test again with so many threads, and returns what it says of a store in memory and of
-/// the one at `url`.
-fn with_at_most(threads: u32, url: &str) -> [String; 2] {
+/// Runs this test again with so many threads, and returns what it says of a store in memory, of the
+/// one at `url`, of that by the name of its host, and of a release that fails.
+fn with_at_most(threads: u32, url: &str) -> Vec<String> {
     let user = (40_000 + std::process::id() % 20_000).to_string();
     let output = Command::new("setpriv")
         .args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"])
@@ -62,8 +63,9 @@ fn with_at_most(threads: u32, url: &str) -> [String; 2] {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{threads} threads: {}: {said} {complaints}", output.status);
-    let mut lines = said.lines().map(ToOwned::to_owned);
-    [lines.next().unwrap(), lines.next().unwrap()]
+    let lines: Vec<_> = said.lines().map(ToOwned::to_owned).collect();
+    assert_eq!(lines.len(), 4, "{said}");
+    lines
 }
 
 fn under_the_limit(url: &str) -> ExitCode {
@@ -73,14 +75,30 @@ fn under_the_limit(url: &str) -> ExitCode {
     }));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        for url in ["memory:", url] {
-            match use_a_lock(url).await {
-                Ok(()) => println!("fine"),
-                Err(error) => println!("{:?}: {error}: {}", error.code(), error.hint().unwrap_or_default()),
-            }
+        for url in ["memory:", url, &url.replace("127.0.0.1", "localhost")] {
+            tell(use_a_lock(url).await);
         }
+        tell(fail_to_release().await);
     });
     ExitCode::SUCCESS
+}
+
+fn tell(outcome: Result<(), Error>) {
+    match outcome {
+        Ok(()) => println!("fine"),
+        Err(error) => println!("{:?}: {error}: {}", error.code(), error.hint().unwrap_or_default()),
+    }
+}
+
+/// The hook for such releases wants a thread too. It does without if there is none.
+async fn fail_to_release() -> Result<(), Error> {
+    let (store, faults) = FaultLayer::new(Memory::new());
+    let locks = Locks::new(store);
+    let guard = locks.lock("k").acquire().await?;
+    faults.always(Operation::Release, Fault::FailBefore(ErrorCode::AuthFailed));
+    drop(guard);
+    assert!(locks.shutdown().await.is_err());
+    Ok(())
 }
 
 async fn use_a_lock(url: &str) -> Result<(), Error> {

@@ -15,6 +15,7 @@ use super::ownership::Ownership;
 use super::queue::Queue;
 use super::releases::{Releases, log_release};
 use super::renewals::Renewals;
+use super::reports::Reports;
 use super::schedule::{Schedule, Urgency};
 use super::settings::{ReleaseFailure, Settings};
 use super::store_clock::StoreClock;
@@ -63,6 +64,7 @@ pub(super) struct Core {
     schedule: Mutex<Schedule>,
     pub(super) renewals: Renewals,
     pub(super) releases: Releases,
+    reports: Reports,
     /// The keeper must look at the schedule: something is due earlier than it thinks.
     pub(super) sooner: Notify,
     /// Cancelled by `shutdown`.
@@ -89,6 +91,7 @@ impl Core {
             schedule: Mutex::default(),
             renewals: Renewals::default(),
             releases: Releases::default(),
+            reports: Reports::default(),
             sooner: Notify::new(),
             closing: CancellationToken::new(),
             closed_at: OnceLock::new(),
@@ -349,11 +352,7 @@ impl Core {
                 tracing::warn!("the on_release_error hook panicked");
             }
         };
-        // The runtime panics if it can have no thread at all. Others wait for the caller.
-        let start = || tokio::runtime::Handle::try_current().map(|runtime| runtime.spawn_blocking(report));
-        if catch_unwind(AssertUnwindSafe(start)).is_err() {
-            tracing::warn!("there is no thread for the on_release_error hook");
-        }
+        self.reports.call(report);
     }
 }
 

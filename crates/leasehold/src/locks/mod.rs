@@ -23,6 +23,7 @@ mod ownership;
 mod queue;
 mod releases;
 mod renewals;
+mod reports;
 mod request;
 mod retry;
 mod schedule;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, Value};
 
 use super::record::not_a_lock;
-use crate::remote::driver_error::{Description, Done, describe, out_of_files};
+use crate::remote::driver_error::{Description, Done, describe, out_of_resources};
 use crate::{Error, ErrorCode};
 
 /// The driver's errors as ours, in one total table. `sent` tells whether the request had left
@@ -79,9 +79,9 @@ const TOO_OLD: (&str, &str) = ("the server is too old", "Redis 6 or newer, or Va
 
 /// Everything else: what happened to the connection, and answers without a code of their own.
 fn failure(error: &RedisError) -> Description {
-    use ErrorCode::{AuthFailed, Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
+    use ErrorCode::{AuthFailed, Internal, InvalidArgument, NetworkTimeout, RateLimited, ServiceUnavailable};
     let detail = error.detail().unwrap_or_default();
-    if let Some(description) = io_error(error).and_then(out_of_files) {
+    if let Some(description) = io_error(error).and_then(out_of_resources) {
         return description;
     }
     match error.kind() {
@@ -112,7 +112,7 @@ fn failure(error: &RedisError) -> Description {
             (InvalidArgument, "the server's URL cannot be used", Some("for example redis://127.0.0.1:6379/0"), Done::No)
         }
         ErrorKind::Server(_) if detail.contains("max number of clients") => {
-            (ServiceUnavailable, "the server takes no more connections", Some("raise its maxclients"), Done::No)
+            (RateLimited, "the server takes no more connections", Some("raise its maxclients"), Done::No)
         }
         ErrorKind::Server(_) if detail.contains("DB index") || detail.contains("invalid DB") => {
             (InvalidArgument, "the server has no database of this number", Some("check the end of the URL"), Done::No)
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn every_answer_has_its_meaning() {
-        use ErrorCode::{AuthFailed, Internal, InvalidArgument, ServiceUnavailable};
+        use ErrorCode::{AuthFailed, Internal, InvalidArgument, RateLimited, ServiceUnavailable};
         for (line, code) in [
             ("LOADING Redis is loading the dataset in memory", ServiceUnavailable),
             ("READONLY You can't write against a read only replica.", ServiceUnavailable),
@@ -235,7 +235,8 @@ mod tests {
             ("BADCOUNTER secret", Internal),
             ("FENCEEXHAUSTED secret", Internal),
             ("IDINUSE secret", InvalidArgument),
-            ("ERR max number of clients reached", ServiceUnavailable),
+            ("ERR max number of clients reached", RateLimited),
+            ("ERR max number of clients + cluster connections reached", RateLimited),
             ("ERR DB index is out of range", InvalidArgument),
             ("ERR AUTH <password> called without any password configured", AuthFailed),
             (

@@ -65,6 +65,7 @@ local expiry = now + ARGV[2]
 call('SET', KEYS[2], string.format('%d', fence))
 call('SET', KEYS[1], string.format('{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"key":%s,"fence":"%0{{fence_digits}}d"%s',
   ARGV[1], expiry, now, ARGV[4], fence, ARGV[5]), 'PX', ARGV[3])
+redis.pcall('SADD', held_beside(KEYS[3], ARGV[1]), KEYS[1])
 if victim then
   redis.pcall('PUBLISH', ARGV[6], '{{stolen}}' .. victim)
 end

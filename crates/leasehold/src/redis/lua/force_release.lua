@@ -20,6 +20,7 @@ if not ok or #id ~= {{lock_id_length}} or string.find(id, '[^%w_-]')
   return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
 end
 call('DEL', KEYS[1], ARGV[1] .. id)
+redis.pcall('SREM', held(ARGV[1]), KEYS[1])
 tell_freed(KEYS[1])
 redis.pcall('PUBLISH', ARGV[2], '{{force_released}}' .. record.fence .. record.key)
 return raw

@@ -6,6 +6,7 @@ local function apply(index, id)
     return name
   end
   call('DEL', name, index)
+  redis.pcall('SREM', held_beside(index, id), name)
   tell_freed(name)
   return 1
 end
