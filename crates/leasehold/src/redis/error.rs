@@ -111,7 +111,7 @@ fn failure(error: &RedisError) -> Description {
         ErrorKind::InvalidClientConfig => {
             (InvalidArgument, "the server's URL cannot be used", Some("for example redis://127.0.0.1:6379/0"), Done::No)
         }
-        ErrorKind::Server(_) if detail.contains("max number of clients") => {
+        ErrorKind::Server(_) if is_full(error) => {
             (RateLimited, "the server takes no more connections", Some("raise its maxclients"), Done::No)
         }
         ErrorKind::Server(_) if detail.contains("DB index") || detail.contains("invalid DB") => {
@@ -184,6 +184,16 @@ fn lost(kind: std::io::ErrorKind) -> bool {
 /// for.
 pub(super) fn wrong_server(error: &RedisError) -> bool {
     matches!(code_of(error), Some("READONLY" | "MASTERDOWN" | "CLUSTERDOWN"))
+}
+
+/// Whether the server does not want the connection at all.
+pub(super) fn unwanted(error: &RedisError) -> bool {
+    code_of(error) == Some("DENIED") || is_full(error)
+}
+
+/// Whether the server has no room for another connection.
+fn is_full(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("max number of clients"))
 }
 
 /// Whether the server has lost its replicas: perhaps to another primary.

@@ -13,6 +13,7 @@ mod names;
 mod options;
 mod push;
 mod record;
+mod refusal;
 mod script;
 mod sentinel;
 mod server;

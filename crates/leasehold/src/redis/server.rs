@@ -10,6 +10,7 @@ use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, PushInfo, 
 
 use super::error::{without_replicas, wrong_server};
 use super::push::Message;
+use super::refusal::refusal;
 use super::sentinel::{PrimaryWatch, connect_to_primary};
 use crate::inbox::{Inbox, Received, inbox};
 use crate::remote::push_connection::UNREAD;
@@ -173,7 +174,10 @@ pub(super) async fn open(client: &Client) -> RedisResult<Connection> {
         .set_pipeline_buffer_size(BACKLOG)
         .set_dns_resolver(Resolver)
         .set_push_sender(keep);
-    let commands = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let commands = match client.get_multiplexed_async_connection_with_config(&config).await {
+        Err(error) if error.is_connection_dropped() => return Err(refusal(client).await.unwrap_or(error)),
+        connected => connected?,
+    };
     let host = match client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host.clone()),
         _ => None,
