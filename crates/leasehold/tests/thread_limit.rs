@@ -99,7 +99,7 @@ async fn fail_to_release() -> Result<(), Error> {
     drop(guard);
     // Whether it is told of that depends on which of them was first.
     let _ = locks.shutdown().await;
-    assert_ne!(faults.calls(Operation::Release), 0);
+    assert_ne!(faults.tries(Operation::Release), 0);
     Ok(())
 }
 
