@@ -68,10 +68,11 @@ impl Redis {
         let (pattern, indexes) = (names.pattern(prefix), names.indexes());
         // Counters stay for ever, so names that they share are not looked for: indexes lead to all locks.
         let index_pattern = if names.pattern_is_narrow(prefix) { String::new() } else { names.index_pattern() };
+        let set = names.held();
         let (count, database) = (count.to_string(), format!("db{}:", self.server.database()));
         let at = cursor.step.clone().unwrap_or_default();
         let held = if cursor.held { "held" } else { "" };
-        let mut arguments = vec![at.as_str(), held, &pattern, &count, &indexes, &index_pattern, &database];
+        let mut arguments = vec![at.as_str(), held, &pattern, &count, &indexes, &index_pattern, &database, &set];
         arguments.extend(left.iter().map(String::as_str));
         let start = format!("{}list", names.start());
         let (now, held, next, found): (u64, bool, String, Vec<Vec<u8>>) =

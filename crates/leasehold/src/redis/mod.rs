@@ -197,6 +197,7 @@ impl Backend for Redis {
             same_holder,
             held_longer_than.as_deref().unwrap_or_default(),
             stuck_fence.as_deref().unwrap_or_default(),
+            &names.held(),
         ];
         let answer: Value =
             self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;
@@ -205,7 +206,8 @@ impl Backend for Redis {
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         let index = self.names.index(id);
-        let answer = self.run(Operation::Release, &script::RELEASE, &[&index], &[id.expose()]).await?;
+        let arguments = [id.expose(), &self.names.held()];
+        let answer = self.run(Operation::Release, &script::RELEASE, &[&index], &arguments).await?;
         Ok(decode_release(answer))
     }
 
@@ -248,7 +250,7 @@ impl Backend for Redis {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         let name = self.names.lock(key)?;
-        let arguments = [&*self.names.indexes(), &self.names.taken()];
+        let arguments = [&*self.names.indexes(), &self.names.taken(), &self.names.held()];
         let ended: Option<Vec<u8>> =
             self.run(Operation::ForceRelease, &script::FORCE_RELEASE, &[&name], &arguments).await?;
         let Some(raw) = ended else { return Ok(ForceRelease::Absent) };

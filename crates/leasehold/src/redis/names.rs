@@ -9,8 +9,8 @@ const RESERVE: usize = 26;
 /// What the channel of a lock's releases is called behind the name of the lock.
 pub(super) const FREED_SUFFIX: &str = ":freed";
 
-/// What the set of held locks is called, where the indexes have a lock id.
-pub(super) const HELD: &str = "held";
+/// What the set of held locks is called, where indexes have a lock id.
+const HELD: &str = "held";
 
 /// What everything is called in the server: locks, indexes of lock ids, fence counters and
 /// channels.
@@ -76,6 +76,12 @@ impl Names {
     /// What the names of indexes start with.
     pub(super) fn indexes(&self) -> String {
         format!("{}id:", self.start)
+    }
+
+    /// The set with the names of held locks, so that a listing need not look for them among all
+    /// names.
+    pub(super) fn held(&self) -> String {
+        format!("{}{HELD}", self.indexes())
     }
 
     /// The channel that tells of the release of the lock named `lock`. The scripts make the same.
@@ -163,6 +169,7 @@ mod tests {
         assert_eq!(lock, "syncguard:payment:123");
         assert_eq!(names.fence(&lock).unwrap(), "syncguard:fence:syncguard:payment:123");
         assert_eq!(names.index(&id), "syncguard:id:abcdefghijklmnopqrstuv");
+        assert_eq!(names.held(), "syncguard:id:held");
         assert_eq!(names.pattern("a*b"), "syncguard:a\\*b*");
         assert_eq!(names.index_pattern(), "syncguard:id:??????????????????????");
         for counters in ["", "f", "fence:", "fence:syncguard:order"] {

@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Script as Source};
 
-use super::names::{FREED_SUFFIX, HELD};
+use super::names::FREED_SUFFIX;
 use crate::remote::notification::{FORCE_RELEASED, STOLEN};
 use crate::timestamp::TOLERANCE_MILLIS;
 use crate::{Fence, Key, LockId};
@@ -21,15 +21,15 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE = "record.lua", "held.lua", "acquire.lua");
-script!(RELEASE = "record.lua", "held.lua", "owned.lua", "freed.lua", "release.lua", "one.lua");
-script!(RELEASE_MANY = "record.lua", "held.lua", "owned.lua", "freed.lua", "release.lua", "many.lua");
+script!(ACQUIRE = "record.lua", "acquire.lua");
+script!(RELEASE = "record.lua", "owned.lua", "freed.lua", "release.lua", "one.lua");
+script!(RELEASE_MANY = "record.lua", "owned.lua", "freed.lua", "release.lua", "many.lua");
 script!(EXTEND = "record.lua", "owned.lua", "extend.lua", "one.lua");
 script!(EXTEND_MANY = "record.lua", "owned.lua", "extend.lua", "many.lua");
 script!(BY_KEY = "record.lua", "by_key.lua");
 script!(BY_ID = "record.lua", "by_id.lua");
-script!(FORCE_RELEASE = "record.lua", "held.lua", "freed.lua", "force_release.lua");
-script!(LIST = "record.lua", "held.lua", "list.lua");
+script!(FORCE_RELEASE = "record.lua", "freed.lua", "force_release.lua");
+script!(LIST = "record.lua", "list.lua");
 script!(PERMISSIONS = "permissions.lua");
 
 impl Script {
@@ -42,7 +42,6 @@ impl Script {
             .replace("{{lock_id_length}}", &LockId::LEN.to_string())
             .replace("{{longest_key}}", &Key::MAX_BYTES.to_string())
             .replace("{{freed_suffix}}", FREED_SUFFIX)
-            .replace("{{held}}", HELD)
             .replace("{{stolen}}", STOLEN)
             .replace("{{force_released}}", FORCE_RELEASED);
         Self { hash: Source::new(&text).get_hash().to_owned(), text }
@@ -95,7 +94,6 @@ mod tests {
             ("extend", include_str!("lua/extend.lua")),
             ("force_release", include_str!("lua/force_release.lua")),
             ("freed", include_str!("lua/freed.lua")),
-            ("held", include_str!("lua/held.lua")),
             ("many", include_str!("lua/many.lua")),
             ("one", include_str!("lua/one.lua")),
             ("owned", include_str!("lua/owned.lua")),

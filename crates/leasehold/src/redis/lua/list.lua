@@ -1,9 +1,10 @@
 -- KEYS  any name with our prefix. ARGV  cursor, whether it goes through the set of held locks or '', pattern of the names of
 -- locks, count, what indexes of lock ids start with, pattern of indexes if they are to lead to the locks or '', how the
--- server calls this database, and names left over from the page before.
+-- server calls this database, set of held locks, and names left over from the page before.
 -- Returns {now, 1 if the cursor goes through the set of held locks, next cursor, {name, record, name, record, ...}}:
 -- whatever looks like a record among the names that one step yields or leads to, or among those given.
 
+local HELD = ARGV[8]
 local MOST = 1000
 local MOST_HELD = 10000
 
@@ -21,7 +22,7 @@ end
 -- How many locks the set of held ones has; none if it has too many to look at in one go. Those that have expired are
 -- removed from it.
 local function count_held()
-  local names = call('SRANDMEMBER', held(ARGV[5]), MOST_HELD + 1)
+  local names = call('SRANDMEMBER', HELD, MOST_HELD + 1)
   local count = 0
   for first = 1, #names, MOST do
     local last = math.min(first + MOST - 1, #names)
@@ -30,7 +31,7 @@ local function count_held()
     if live < last - first + 1 then
       for i = first, last do
         if call('EXISTS', names[i]) == 0 then
-          call('SREM', held(ARGV[5]), names[i])
+          call('SREM', HELD, names[i])
         end
       end
     end
@@ -38,8 +39,9 @@ local function count_held()
   return #names <= MOST_HELD and count
 end
 
--- Whether the set of held locks has all of them. A lock is two names that expire, its record and its index: if the
--- database has no more of those, there is no other lock. Whoever may not ask has to look.
+-- Whether the set of held locks has all of them: other libraries do not know of it. A lock is two names that expire, its
+-- record and its index, so if the database has no more of those than belong to what the set has, there is no other lock.
+-- Whoever may not ask has to look.
 local function all_are_known()
   local ok, count = pcall(count_held)
   local keyspace = redis.pcall('INFO', 'keyspace')
@@ -61,9 +63,9 @@ local function follow(indexes)
 end
 
 local cursor, in_held, names, ids = ARGV[1], ARGV[2] ~= '', {}, {}
-if #ARGV > 7 then
-  for i = 8, #ARGV do
-    names[i - 7] = ARGV[i]
+if #ARGV > 8 then
+  for i = 9, #ARGV do
+    names[i - 8] = ARGV[i]
   end
 else
   if cursor == '0' then
@@ -71,7 +73,7 @@ else
   end
   local step
   if in_held then
-    step = call('SSCAN', held(ARGV[5]), cursor, 'MATCH', ARGV[3], 'COUNT', ARGV[4])
+    step = call('SSCAN', HELD, cursor, 'MATCH', ARGV[3], 'COUNT', ARGV[4])
     cursor, names = step[1], step[2]
   elseif ARGV[6] == '' then
     step = call('SCAN', cursor, 'MATCH', ARGV[3], 'COUNT', ARGV[4])
