@@ -47,8 +47,8 @@ fn a_thread_limit_is_an_error_that_says_so(store: &'static StoreUnderTest) {
     }
 }
 
-/// Runs this test again with so many threads, and returns what it says of a store in memory, of the
-/// one at `url`, of that by the name of its host, and of a release that fails.
+/// Runs this test again with so many threads, and returns what it says of a release that fails, of a
+/// store in memory, of the one at `url`, and of that by the name of its host.
 fn with_at_most(threads: u32, url: &str) -> Vec<String> {
     let user = (40_000 + std::process::id() % 20_000).to_string();
     let output = Command::new("setpriv")
@@ -75,10 +75,11 @@ fn under_the_limit(url: &str) -> ExitCode {
     }));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
+        // First, as long as no other handle has threads.
+        tell(fail_to_release().await);
         for url in ["memory:", url, &url.replace("127.0.0.1", "localhost")] {
             tell(use_a_lock(url).await);
         }
-        tell(fail_to_release().await);
     });
     ExitCode::SUCCESS
 }
