@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use serde::Serialize;
 
 use crate::{Error, ErrorCode};
@@ -34,9 +32,6 @@ pub enum Verdict {
     /// Locks do not work, or are not safe.
     Fail,
 }
-
-/// Clocks further apart than this will puzzle people who compare times.
-pub(crate) const CLOCKS_APART: Duration = Duration::from_secs(1);
 
 impl Check {
     /// A check with its outcome.

@@ -106,8 +106,9 @@ mod sync;
 pub mod testing;
 mod timestamp;
 mod ttl;
+// Each store uses a part of the next two. What none of them uses shows when all are built.
+#[cfg_attr(not(all(feature = "postgres", feature = "redis", feature = "sqlite")), allow(dead_code))]
 mod url_option;
-// Each store uses a part of it. What none of them uses shows when all are built.
 #[cfg_attr(not(all(feature = "postgres", feature = "redis", feature = "sqlite")), allow(dead_code))]
 mod url_writer;
 

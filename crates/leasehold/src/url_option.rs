@@ -10,7 +10,6 @@ use crate::stores::example_of;
 use crate::{Error, parse_duration, url_writer};
 
 /// The shortest and the longest time that an option may say.
-#[allow(dead_code)]
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86400);
 
 /// Reads the URLs of one store. Its errors say what is wrong and show an example, and never repeat
@@ -22,8 +21,6 @@ pub(crate) struct UrlReader {
 }
 
 /// One option of a URL.
-// What is used of it, and of what follows, depends on the stores in this build.
-#[allow(dead_code)]
 #[derive(Debug)]
 pub(crate) struct UrlOption<'a> {
     pub(crate) name: &'a str,
@@ -60,7 +57,6 @@ impl UrlReader {
     }
 }
 
-#[allow(dead_code)]
 impl UrlReader {
     /// The time that an option says.
     pub(crate) fn time(self, option: &str, text: &str) -> Result<Duration, Error> {

@@ -15,7 +15,8 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     what_migrate_prints_does_the_same_when_somebody_else_runs_it,
     tables_of_another_program_are_not_changed_unasked,
     commands_that_wait_have_one_connection_each_and_the_holder_has_two,
-    a_server_without_room_for_all_serves_them_one_after_the_other,
+    fifteen_commands_share_nine_connections_and_each_gets_the_lock,
+    a_server_without_room_for_another_is_waited_for,
     what_the_server_repeats_of_a_row_is_not_repeated,
     the_command_hears_no_password_however_it_is_spelled,
 ];
@@ -123,17 +124,24 @@ fn commands_that_wait_have_one_connection_each_and_the_holder_has_two(_: Store) 
     }
 }
 
-fn a_server_without_room_for_all_serves_them_one_after_the_other(_: Store) {
-    let (server, place, url) = with_room_for("12");
-    let full =
-        place.start(["run", "--store", &url, "first", "--", "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]);
-    let commands: Vec<_> =
-        (0..15).map(|_| place.start(["run", "--store", &url, "--wait", "60s", "k", "--", "true"])).collect();
+fn fifteen_commands_share_nine_connections_and_each_gets_the_lock(_: Store) {
+    let (_server, place, url) = with_room_for("12");
+    let held = "touch held; while [ ! -e go ]; do sleep 0.05; done";
+    let holder = place.start(["run", "--store", &url, "k", "--", "sh", "-c", held]);
+    eventually("it is held", || place.path("held").exists());
+    let waiters: Vec<_> =
+        (0..14).map(|_| place.start(["run", "--store", &url, "--wait", "60s", "k", "--", "true"])).collect();
+    let full = "the server takes no more connections; waited";
+    eventually("some are refused", || waiters.iter().filter(|waiter| waiter.stderr().contains(full)).count() >= 5);
     std::fs::write(place.path("go"), "").unwrap();
-    for command in commands.into_iter().chain([full]) {
+    for command in waiters.into_iter().chain([holder]) {
         let done = command.done();
         assert_eq!(done.code, 0, "{done:?}");
     }
+}
+
+fn a_server_without_room_for_another_is_waited_for(_: Store) {
+    let (server, place, url) = with_room_for("12");
     // Nobody waits who was told not to.
     server.sql("ALTER ROLE app CONNECTION LIMIT 0");
     let done = place.run(["run", "--store", &url, "-n", "k", "--", "true"]);

@@ -1,3 +1,6 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use test_servers::Redis;
 use test_support::{Case, blocking_cases};
 
@@ -14,6 +17,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     doctor_tells_what_is_wrong_with_a_server_and_what_to_do,
     what_another_program_stored_is_not_repeated,
     a_server_that_refuses_is_not_said_to_be_silent,
+    a_server_without_room_for_another_is_waited_for,
 ];
 
 fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
@@ -105,6 +109,33 @@ fn what_another_program_stored_is_not_repeated(store: Store) {
             assert!(done.stderr.contains("is not a lock") && !done.stderr.contains("s3cret"), "{done:?}");
         }
     }
+}
+
+/// Takes connections until the server has no room for another.
+fn fill(server: &Redis) -> Vec<TcpStream> {
+    let mut taken = Vec::new();
+    loop {
+        let mut connection = TcpStream::connect(server.address()).unwrap();
+        connection.write_all(b"PING\r\n").unwrap();
+        let mut answer = [0; 5];
+        match connection.read_exact(&mut answer) {
+            Ok(()) if &answer == b"+PONG" => taken.push(connection),
+            _ => return taken,
+        }
+    }
+}
+
+fn a_server_without_room_for_another_is_waited_for(store: Store) {
+    let server = Redis::with(&["--maxclients", "20"]);
+    let (place, url) = (Place::new(store), server.url());
+    let taken = fill(&server);
+    assert!(!taken.is_empty());
+    let done = place.run(["run", "--store", &url, "-n", "k", "--", "true"]);
+    assert!(done.code == 69 && done.stderr.contains("no more connections"), "{done:?}");
+    let waiting = place.start(["run", "--store", &url, "k", "--", "true"]);
+    waiting.wait_for_stderr("the server takes no more connections; waited");
+    drop(taken);
+    assert_eq!(waiting.done().code, 0);
 }
 
 fn a_server_that_refuses_is_not_said_to_be_silent(store: Store) {

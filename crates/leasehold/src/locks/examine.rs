@@ -2,12 +2,14 @@ use std::time::{Duration, Instant};
 
 use super::Locks;
 use crate::backend::TimeAuthority;
-use crate::check::CLOCKS_APART;
 use crate::stores::{StandIn, store_of};
 use crate::{Check, Error, Fence, HashId, Holder, Key, Timestamp, Verdict};
 
 /// Round trips beyond this make short ttls unsafe.
 const SLOW: Duration = Duration::from_millis(250);
+
+/// Clocks further apart than this will puzzle people who compare times.
+const CLOCKS_APART: Duration = Duration::from_secs(1);
 
 /// How long the lock of our own lasts if this process ends in the middle.
 const LEASE: Duration = Duration::from_secs(5);
@@ -80,9 +82,7 @@ impl Locks {
         let round_trip = started.elapsed();
         checks.push(Check::new("reachable", Verdict::Ok, "answers"));
 
-        let before = Timestamp::now();
-        let (first, acquired_at) = self.examine_hold(key, checks).await?;
-        let apart = acquired_at.since(before).max(before.since(acquired_at)).saturating_sub(started.elapsed());
+        let (first, apart) = self.examine_hold(key, checks).await?;
         let (second, _) = self.examine_hold(key, &mut Vec::new()).await?;
         let order = format!("{first}, then {second}");
         let disorder = format!("{order}: late writers cannot be told");
@@ -96,10 +96,14 @@ impl Locks {
         Ok(())
     }
 
-    /// One hold of `key` with all that can be done to it.
-    async fn examine_hold(&self, key: &Key, checks: &mut Vec<Check>) -> Result<(Fence, Timestamp), Error> {
+    /// One hold of `key` with all that can be done to it. Returns its fence, and how far the clock
+    /// that it goes by is from this host's.
+    async fn examine_hold(&self, key: &Key, checks: &mut Vec<Check>) -> Result<(Fence, Duration), Error> {
+        let before = Timestamp::now();
         let guard = self.lock(key).ttl(LEASE).wait(WAIT).acquire().await?;
         let (fence, acquired_at) = (guard.fence(), guard.acquired_at());
+        // Between the two moments any time is as good as another.
+        let apart = before.since(acquired_at).max(acquired_at.since(Timestamp::now()));
         guard.extend(LEASE).await?;
         let refused = self.lock(key).try_acquire().await?.is_none();
         let found = self.get_by_key(key).await?.is_some_and(|info| info.fence == fence);
@@ -111,7 +115,7 @@ impl Locks {
             judge(found, "lookup", "a held lock is found", "a held lock is not found"),
             judge(freed, "release", "a released lock is free", "a released lock is still held"),
         ]);
-        Ok((fence, acquired_at))
+        Ok((fence, apart))
     }
 
     fn examine_capabilities(&self) -> [Check; 3] {

@@ -1,13 +1,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio_postgres::config::LoadBalanceHosts;
+use tokio_postgres::config::{Host, LoadBalanceHosts};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::translate;
+use super::error::{translate, unresolved};
+use super::places::PORT;
 use crate::remote::driver_error::not_connected_in_time;
+use crate::remote::resolve::resolve;
 use crate::{Error, ErrorCode, Operation};
 
 /// What moves the data of a [`Client`].
@@ -50,16 +52,19 @@ impl Endpoints {
         let mut kept: Option<(Error, bool)> = None;
         for index in (0..self.all.len()).map(|step| (start + step) % self.all.len()) {
             let endpoint = &self.all[index];
-            let connecting = endpoint.config.connect(self.tls.clone());
+            let connecting = async {
+                let config = endpoint.resolved().await.map_err(|error| (unresolved(error), false, false))?;
+                config.connect(self.tls.clone()).await.map_err(|error| {
+                    let (answered, is_final) = (error.code().is_some(), ends_the_search(&error));
+                    (endpoint.explain(translate(error, false)), answered, is_final)
+                })
+            };
             let (error, answered, is_final) = match tokio::time::timeout(self.limit, connecting).await {
                 Ok(Ok(connected)) => {
                     self.last.store(index, Ordering::Relaxed);
                     return Ok(connected);
                 }
-                Ok(Err(error)) => {
-                    let (answered, is_final) = (error.code().is_some(), ends_the_search(&error));
-                    (endpoint.explain(translate(error, false)), answered, is_final)
-                }
+                Ok(Err(failure)) => failure,
                 Err(_) => (not_connected_in_time(operation, self.limit), false, false),
             };
             // What a server says tells more than that another is silent.
@@ -84,6 +89,22 @@ impl Endpoints {
 }
 
 impl Endpoint {
+    /// With the addresses of its host, which the driver would look up in a way that may panic.
+    async fn resolved(&self) -> std::io::Result<Config> {
+        let mut config = self.config.clone();
+        let port = config.get_ports().first().copied().unwrap_or(PORT);
+        if let ([Host::Tcp(name)], []) = (self.config.get_hosts(), self.config.get_hostaddrs()) {
+            for (number, address) in resolve(name, port).await?.iter().enumerate() {
+                // The driver wants a name for each address.
+                if number > 0 {
+                    config.host(name);
+                }
+                config.hostaddr(address.ip());
+            }
+        }
+        Ok(config)
+    }
+
     fn explain(&self, error: Error) -> Error {
         match self.no_password {
             Some(why) if error.code() == ErrorCode::AuthFailed => error.with_hint(why),

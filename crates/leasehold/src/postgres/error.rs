@@ -2,7 +2,7 @@ use std::error::Error as _;
 
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use crate::remote::driver_error::{Description, Done, describe, out_of_files};
+use crate::remote::driver_error::{Description, Done, describe, out_of_resources};
 use crate::{Error, ErrorCode};
 
 /// The SQLSTATE of a server that takes no writes.
@@ -30,6 +30,12 @@ pub(super) fn translate(source: tokio_postgres::Error, sent: bool) -> Error {
         None => failure(&source),
     };
     describe(description, without_values(source), sent)
+}
+
+/// The name of a server that could not be looked up.
+pub(super) fn unresolved(source: std::io::Error) -> Error {
+    let unreachable = (ErrorCode::ServiceUnavailable, "the server cannot be reached", Some(REACHABLE), Done::No);
+    describe(out_of_resources(&source).unwrap_or(unreachable), source, false)
 }
 
 fn without_values(source: tokio_postgres::Error) -> Box<dyn std::error::Error + Send + Sync> {
@@ -172,7 +178,7 @@ fn failure(error: &tokio_postgres::Error) -> Description {
             Done::No,
         );
     }
-    if let Some(description) = io_error(error).and_then(out_of_files) {
+    if let Some(description) = io_error(error).and_then(out_of_resources) {
         return description;
     }
     if error.is_closed() {

@@ -176,13 +176,13 @@ impl Postgres {
     pub async fn connect_with(url: &str, options: PostgresOptions) -> Result<Self, Error> {
         let target = url::parse(url, options)?;
         let options = target.options;
-        let tables = Tables::new(&options.schema, &options.locks_table, &options.fences_table)?;
+        let tables = Tables::new(options.schema_or_usual(), &options.locks_table, &options.fences_table)?;
         let tls = target.tls.connector()?;
         let endpoints = Endpoints::new(target.endpoints, tls, options.timeout);
         let connections = Connections::new(endpoints, options.pool_size, options.timeout);
         let functions = Functions::new(&tables);
         if let Some(schema) = functions.check(&connections).await?
-            && !target.schema_is_chosen
+            && options.schema.is_none()
         {
             return Err(search_path::two_places(&schema));
         }
@@ -193,7 +193,7 @@ impl Postgres {
             tables,
             functions,
             wake_ups: OnceCell::new_with((!options.wake_ups).then_some(false)),
-            schema_is_chosen: target.schema_is_chosen,
+            schema_is_chosen: options.schema.is_some(),
             listeners: PerRuntime::new(),
             sweep: Sweep::every(options.sweep_every),
             lone_calls: Semaphore::new((options.pool_size / 2).max(1)),
@@ -233,7 +233,7 @@ impl Postgres {
     /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong.
     pub fn migration_for(url: &str) -> Result<String, Error> {
         let options = url::parse(url, PostgresOptions::default())?.options;
-        Ok(Tables::new(&options.schema, &options.locks_table, &options.fences_table)?.migration())
+        Ok(Tables::new(options.schema_or_usual(), &options.locks_table, &options.fences_table)?.migration())
     }
 
     fn source(&self) -> Source {

@@ -6,8 +6,9 @@ use crate::backend::Capabilities;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PostgresOptions {
-    /// The schema of the tables: `public` by default.
-    pub schema: String,
+    /// The schema of the tables; `public` if none is chosen. Then connecting fails if the search
+    /// path leads to tables for locks in another schema.
+    pub schema: Option<String>,
     /// The table of the locks: `syncguard_locks` by default, which shares locks with the Node.js
     /// library of that name.
     pub locks_table: String,
@@ -31,7 +32,7 @@ pub struct PostgresOptions {
 impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
-            schema: "public".to_owned(),
+            schema: None,
             locks_table: "syncguard_locks".to_owned(),
             fences_table: "syncguard_fence_counters".to_owned(),
             timeout: Capabilities::DEFAULT_CALL_TIMEOUT,
@@ -42,11 +43,19 @@ impl Default for PostgresOptions {
     }
 }
 
+/// The schema of the tables if nobody chose one.
+const USUAL_SCHEMA: &str = "public";
+
 impl PostgresOptions {
+    /// The schema, chosen or not.
+    pub(super) fn schema_or_usual(&self) -> &str {
+        self.schema.as_deref().unwrap_or(USUAL_SCHEMA)
+    }
+
     /// The schema of the tables.
     #[must_use]
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
-        self.schema = schema.into();
+        self.schema = Some(schema.into());
         self
     }
 

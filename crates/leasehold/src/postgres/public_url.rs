@@ -17,7 +17,7 @@ use crate::url_writer::{self, UrlWriter, seconds, time};
 /// A host has an `@` in its name: as the server's own clients read a URL, the first one ends the
 /// password, and this is the rest of it.
 pub(super) fn public_url(scheme: &str, target: &Target) -> Result<String, Error> {
-    let Target { endpoints, tls, options, schema_is_chosen } = target;
+    let Target { endpoints, tls, options } = target;
     let mut hosts = endpoints.iter().flat_map(|endpoint| endpoint.config.get_hosts());
     if hosts.any(|host| matches!(host, Host::Tcp(name) if name.contains('@'))) {
         return Err(READER.unusable("has an @ in the name of a host").with_hint("in a password it is written %40"));
@@ -32,7 +32,7 @@ pub(super) fn public_url(scheme: &str, target: &Target) -> Result<String, Error>
         let addresses: Vec<_> = endpoints.iter().map(|place| address(&place.config).unwrap_or_default()).collect();
         url.option("hostaddr", addresses.join(","));
     }
-    our_options(&mut url, options, *schema_is_chosen);
+    our_options(&mut url, options);
     // Named authorities may change what is done without a mode.
     if tls.protection != Protection::default() || tls.roots.is_some() {
         url.option("sslmode", tls.protection.name());
@@ -64,11 +64,11 @@ fn address(config: &Config) -> Option<String> {
     config.get_hostaddrs().first().map(ToString::to_string)
 }
 
-fn our_options(url: &mut UrlWriter, options: &PostgresOptions, schema_is_chosen: bool) {
+fn our_options(url: &mut UrlWriter, options: &PostgresOptions) {
     let usual = PostgresOptions::default();
     // Whoever names the usual one leaves nothing to the search path.
-    if schema_is_chosen {
-        url.option("schema", &options.schema);
+    if let Some(schema) = &options.schema {
+        url.option("schema", schema);
     }
     url.option_unless(&usual.locks_table, "locks_table", &options.locks_table);
     url.option_unless(&usual.fences_table, "fences_table", &options.fences_table);

@@ -24,8 +24,6 @@ pub(super) struct Target {
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) tls: Tls,
     pub(super) options: PostgresOptions,
-    /// Whether the schema was chosen, or is the usual one because nobody said anything.
-    pub(super) schema_is_chosen: bool,
 }
 
 /// Reads a URL, and the variables `PG*` for whatever it leaves open.
@@ -41,14 +39,12 @@ pub(super) fn parse_in(
     let (address, given) = READER.split(url)?;
     check_at_sign(url)?;
     let mut said = read_address(address)?;
-    let mut schema_is_chosen = options.schema != PostgresOptions::default().schema;
     for option in given {
         if option.value.contains('\0') {
             return Err(unusable("has a NUL character"));
         }
         // As the server's own clients do.
         let name = READER.decode(option.name)?;
-        schema_is_chosen |= name == "schema";
         if !read_option(&name, &option.value, &mut options)? {
             // What is said last counts.
             said.insert(name, option.value);
@@ -64,7 +60,7 @@ pub(super) fn parse_in(
     if !words.said.is_empty() {
         return Err(READER.unknown_option(KNOWN));
     }
-    Ok(Target { endpoints, tls, options, schema_is_chosen })
+    Ok(Target { endpoints, tls, options })
 }
 
 /// What a URL itself says of who we are.
@@ -85,7 +81,7 @@ pub(super) fn credentials(url: &str) -> Result<Credentials, Error> {
 /// Whether the option is one of ours.
 fn read_option(name: &str, value: &str, options: &mut PostgresOptions) -> Result<bool, Error> {
     match name {
-        "schema" => value.clone_into(&mut options.schema),
+        "schema" => options.schema = Some(value.to_owned()),
         "locks_table" => value.clone_into(&mut options.locks_table),
         "fences_table" => value.clone_into(&mut options.fences_table),
         "timeout" => options.timeout = READER.time(name, value)?,
@@ -172,7 +168,6 @@ mod tests {
         let url = "postgres://me:p%40ss@db:6000/app?schema=s&locks_table=l&fences_table=f&timeout=1.5s&pool_size=9&wake_ups=off\
                    &sweep_every=60s&sslmode=verify-full&sslrootcert=/ca.pem&application_name=job";
         let target = parsed(url, nothing);
-        assert!(target.schema_is_chosen);
         let (config, tls, options) = (only(&target), &target.tls, &target.options);
         assert_eq!(config.get_hosts(), [Host::Tcp("db".into())]);
         assert_eq!(
@@ -183,7 +178,7 @@ mod tests {
         assert_eq!(config.get_application_name(), Some("job"));
         assert_eq!((tls.protection, &tls.roots), (Protection::VerifyFull, &Some("/ca.pem".into())));
         let expected = PostgresOptions {
-            schema: "s".into(),
+            schema: Some("s".into()),
             locks_table: "l".into(),
             fences_table: "f".into(),
             timeout: Duration::from_millis(1500),
@@ -210,7 +205,7 @@ mod tests {
             Some(value.to_owned())
         };
         let open = parsed("postgres://", environment);
-        assert!(!open.schema_is_chosen);
+        assert_eq!(open.options.schema, None);
         assert_eq!(only(&open).get_hosts(), [Host::Tcp("other".into())]);
         assert_eq!((only(&open).get_ports(), only(&open).get_user()), (&[7000][..], Some("somebody")));
         assert_eq!((only(&open).get_dbname(), open.tls.protection), (Some("data"), Protection::Require));

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, Value};
 
 use super::record::not_a_lock;
-use crate::remote::driver_error::{Description, Done, describe, out_of_files};
+use crate::remote::driver_error::{Description, Done, describe, out_of_resources};
 use crate::{Error, ErrorCode};
 
 /// The driver's errors as ours, in one total table. `sent` tells whether the request had left
@@ -79,9 +79,9 @@ const TOO_OLD: (&str, &str) = ("the server is too old", "Redis 6 or newer, or Va
 
 /// Everything else: what happened to the connection, and answers without a code of their own.
 fn failure(error: &RedisError) -> Description {
-    use ErrorCode::{AuthFailed, Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
+    use ErrorCode::{AuthFailed, Internal, InvalidArgument, NetworkTimeout, RateLimited, ServiceUnavailable};
     let detail = error.detail().unwrap_or_default();
-    if let Some(description) = io_error(error).and_then(out_of_files) {
+    if let Some(description) = io_error(error).and_then(out_of_resources) {
         return description;
     }
     match error.kind() {
@@ -111,8 +111,8 @@ fn failure(error: &RedisError) -> Description {
         ErrorKind::InvalidClientConfig => {
             (InvalidArgument, "the server's URL cannot be used", Some("for example redis://127.0.0.1:6379/0"), Done::No)
         }
-        ErrorKind::Server(_) if detail.contains("max number of clients") => {
-            (ServiceUnavailable, "the server takes no more connections", Some("raise its maxclients"), Done::No)
+        ErrorKind::Server(_) if is_full(error) => {
+            (RateLimited, "the server takes no more connections", Some("raise its maxclients"), Done::No)
         }
         ErrorKind::Server(_) if detail.contains("DB index") || detail.contains("invalid DB") => {
             (InvalidArgument, "the server has no database of this number", Some("check the end of the URL"), Done::No)
@@ -186,6 +186,16 @@ pub(super) fn wrong_server(error: &RedisError) -> bool {
     matches!(code_of(error), Some("READONLY" | "MASTERDOWN" | "CLUSTERDOWN"))
 }
 
+/// Whether the server does not want the connection at all.
+pub(super) fn unwanted(error: &RedisError) -> bool {
+    code_of(error) == Some("DENIED") || is_full(error)
+}
+
+/// Whether the server has no room for another connection.
+fn is_full(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("max number of clients"))
+}
+
 /// Whether the server has lost its replicas: perhaps to another primary.
 pub(super) fn without_replicas(error: &RedisError) -> bool {
     code_of(error) == Some("NOREPLICAS")
@@ -210,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_answer_has_its_meaning() {
-        use ErrorCode::{AuthFailed, Internal, InvalidArgument, ServiceUnavailable};
+        use ErrorCode::{AuthFailed, Internal, InvalidArgument, RateLimited, ServiceUnavailable};
         for (line, code) in [
             ("LOADING Redis is loading the dataset in memory", ServiceUnavailable),
             ("READONLY You can't write against a read only replica.", ServiceUnavailable),
@@ -235,7 +245,8 @@ mod tests {
             ("BADCOUNTER secret", Internal),
             ("FENCEEXHAUSTED secret", Internal),
             ("IDINUSE secret", InvalidArgument),
-            ("ERR max number of clients reached", ServiceUnavailable),
+            ("ERR max number of clients reached", RateLimited),
+            ("ERR max number of clients + cluster connections reached", RateLimited),
             ("ERR DB index is out of range", InvalidArgument),
             ("ERR AUTH <password> called without any password configured", AuthFailed),
             (

@@ -5,11 +5,13 @@ use redis::{Cmd, FromRedisValue};
 use super::error::{server_error, translate};
 use super::server::Place;
 use super::{Redis, script};
-use crate::remote::clock_check::server_clock;
-use crate::{Check, Error, ErrorCode, LockId, Operation, Timestamp, Verdict};
+use crate::{Check, Error, ErrorCode, LockId, Operation, Verdict};
 
 /// What it takes to know how many wait for a lock.
 const NUMSUB: &str = "+pubsub|numsub";
+
+/// What it takes to keep and use the set of held locks.
+const OF_HELD: [&str; 6] = ["+exists", "+sadd", "+srem", "+srandmember", "+sscan", "+info"];
 
 /// How many names are looked at to judge the rest by.
 const SAMPLE: usize = 1000;
@@ -28,7 +30,7 @@ impl Redis {
     pub async fn examine(&self) -> Result<Vec<Check>, Error> {
         self.connection()?.ready().await?;
         let info = self.info_of_primary().await?;
-        let mut checks = vec![version(&info), self.clock().await, self.permissions().await?, self.listening().await];
+        let mut checks = vec![version(&info), self.permissions().await?, self.listening().await];
         if info.is_empty() {
             let detail = "the user may not run INFO, so eviction, persistence and replicas cannot be checked";
             checks.push(Check::new("configuration", Verdict::Warn, detail));
@@ -79,14 +81,6 @@ impl Redis {
         self.ask::<HashMap<String, String>>(&command).await?.remove(name)
     }
 
-    async fn clock(&self) -> Check {
-        let before = Timestamp::now();
-        let Some((seconds, micros)) = self.ask::<(u64, u64)>(&redis::cmd("TIME")).await else {
-            return Check::new("server clock", Verdict::Warn, "the user may not run TIME");
-        };
-        server_clock(before, Timestamp::from_micros(seconds * 1_000_000 + micros))
-    }
-
     /// Tries every command that the scripts use, on a name and a channel of our own.
     async fn permissions(&self) -> Result<Check, Error> {
         if let Some(check) = self.scripts().await {
@@ -123,20 +117,7 @@ impl Redis {
             });
         }
         missing.dedup();
-        // Without notice of releases, locks work and waiting polls.
-        let only_wake_ups = missing.iter().all(|rule| rule == "+publish" || rule == NUMSUB || rule.starts_with('&'));
-        Ok(match (&missing[..], only_wake_ups) {
-            ([], _) => Check::new("permissions", Verdict::Ok, "everything that locks need is allowed"),
-            ([rule], _) if rule == NUMSUB => {
-                let detail = format!("those who wait for one lock all try at once when it is free: grant {rule}");
-                Check::new("permissions", Verdict::Warn, detail)
-            }
-            (_, true) => {
-                let detail = format!("waiters cannot be woken and have to poll: grant {}", missing.join(" "));
-                Check::new("permissions", Verdict::Warn, detail)
-            }
-            _ => Check::new("permissions", Verdict::Fail, format!("missing: grant {}", missing.join(" "))),
-        })
+        Ok(judge_permissions(&missing))
     }
 
     /// What is wrong if scripts cannot be run by hash or by source.
@@ -154,8 +135,9 @@ impl Redis {
             [] => return None,
             [rule] => format!("missing: grant {rule}"),
             _ => format!(
-                "the user may not run scripts: grant +evalsha +eval +time +get +set +mget +del +scan +publish {NUMSUB} \
-                 +subscribe +unsubscribe +ping ~{start}* &{start}*"
+                "the user may not run scripts: grant +evalsha +eval +time +get +set +mget +del +scan {} +publish {NUMSUB} \
+                 +subscribe +unsubscribe +ping ~{start}* &{start}*",
+                OF_HELD.join(" ")
             ),
         };
         Some(Check::new("permissions", Verdict::Fail, detail))
@@ -305,6 +287,27 @@ impl Redis {
                 "the prefix has no hash tag: use for example ?prefix={locks}, so that all locks are on one node",
             ),
         })
+    }
+}
+
+/// What follows from rules that are missing. Locks work without some of them.
+fn judge_permissions(missing: &[String]) -> Check {
+    let (of_held, others): (Vec<_>, Vec<_>) = missing.iter().partition(|rule| OF_HELD.contains(&rule.as_str()));
+    let only_wake_ups = others.iter().all(|rule| *rule == "+publish" || *rule == NUMSUB || rule.starts_with('&'));
+    let waiting = match others[..] {
+        [] => None,
+        [rule] if rule == NUMSUB => Some("those who wait for one lock all try at once when it is free"),
+        _ => Some("waiters cannot be woken and have to poll"),
+    };
+    let listing = (!of_held.is_empty()).then_some("listings look at all names in the database");
+    let rules = missing.join(" ");
+    match (missing, only_wake_ups) {
+        ([], _) => Check::new("permissions", Verdict::Ok, "everything that locks need is allowed"),
+        (_, true) => {
+            let effects: Vec<_> = [waiting, listing].into_iter().flatten().collect();
+            Check::new("permissions", Verdict::Warn, format!("{}: grant {rules}", effects.join(", and ")))
+        }
+        _ => Check::new("permissions", Verdict::Fail, format!("missing: grant {rules}")),
     }
 }
 

@@ -19,6 +19,9 @@ const STEPS: usize = 64;
 struct Cursor {
     /// The server's own cursor, for the next step. None after the last one.
     step: Option<String>,
+    /// Whether it goes through the set of held locks instead of all names: the first step finds out
+    /// whether it may.
+    held: bool,
     /// Names that the last step yielded, and for which there was no room.
     left: Vec<String>,
 }
@@ -26,7 +29,7 @@ struct Cursor {
 impl Redis {
     pub(super) async fn list_page(&self, request: &ListRequest) -> Result<ListPage, Error> {
         let mut cursor = match request.cursor() {
-            None => Cursor { step: Some("0".to_owned()), left: Vec::new() },
+            None => Cursor { step: Some("0".to_owned()), ..Cursor::default() },
             Some(text) => Cursor::parse(text, self.names.start())?,
         };
         let limit = request.page_size();
@@ -61,20 +64,22 @@ impl Redis {
     /// The live locks among the names left over, or else among those of the next step.
     async fn step(&self, cursor: &mut Cursor, prefix: &str, count: usize) -> Result<Vec<(String, Record)>, Error> {
         let left = std::mem::take(&mut cursor.left);
+        let names = &self.names;
+        let (pattern, indexes) = (names.pattern(prefix), names.indexes());
         // Counters stay for ever, so names that they share are not looked for: indexes lead to all locks.
-        let (pattern, indexes) = match self.names.pattern(prefix) {
-            Some(pattern) => (pattern, String::new()),
-            None => (self.names.index_pattern(), self.names.indexes()),
-        };
+        let index_pattern = if names.pattern_is_narrow(prefix) { String::new() } else { names.index_pattern() };
+        let set = names.held();
         let (count, database) = (count.to_string(), format!("db{}:", self.server.database()));
         let at = cursor.step.clone().unwrap_or_default();
-        let mut arguments = vec![at.as_str(), &pattern, &count, &indexes, &database];
+        let held = if cursor.held { "held" } else { "" };
+        let mut arguments = vec![at.as_str(), held, &pattern, &count, &indexes, &index_pattern, &database, &set];
         arguments.extend(left.iter().map(String::as_str));
-        let start = format!("{}list", self.names.start());
-        let (now, next, found): (u64, String, Vec<Vec<u8>>) =
+        let start = format!("{}list", names.start());
+        let (now, held, next, found): (u64, bool, String, Vec<Vec<u8>>) =
             self.run(Operation::List, &script::LIST, &[&start], &arguments).await?;
         if left.is_empty() {
             cursor.step = Some(next).filter(|next| next != "0");
+            cursor.held = held;
         }
         let now = Timestamp::from_millis(now);
         Ok(found.chunks_exact(2).filter_map(|pair| self.ours(&pair[0], &pair[1], prefix, now)).collect())

@@ -26,7 +26,8 @@ impl Redis {
 
     pub(super) async fn release_together(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
         let ids: Vec<_> = ids.iter().collect();
-        let arguments = ids.iter().map(|id| id.expose()).collect();
+        let held = self.names.held();
+        let arguments = ids.iter().flat_map(|id| [id.expose(), &held]).collect();
         match self.together(Operation::Release, &script::RELEASE_MANY, &ids, arguments).await {
             Together::Answers(answers) => answers.into_iter().map(|answer| answer.map(decode_release)).collect(),
             Together::Apart => all(ids.iter().map(|id| self.release(id)).collect()).await,

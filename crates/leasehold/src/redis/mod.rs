@@ -14,6 +14,7 @@ mod options;
 mod password_file;
 mod push;
 mod record;
+mod refusal;
 mod script;
 mod sentinel;
 mod server;
@@ -210,6 +211,7 @@ impl Backend for Redis {
             &names.granted(),
             &granted_to(Some(&request.holder), &request.key),
             if names.may_be_in_cluster() { "1" } else { "" },
+            &names.held(),
         ];
         let answer: Value =
             self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;
@@ -218,7 +220,8 @@ impl Backend for Redis {
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         let index = self.names.index(id);
-        let answer = self.run(Operation::Release, &script::RELEASE, &[&index], &[id.expose()]).await?;
+        let arguments = [id.expose(), &self.names.held()];
+        let answer = self.run(Operation::Release, &script::RELEASE, &[&index], &arguments).await?;
         Ok(decode_release(answer))
     }
 
@@ -262,7 +265,7 @@ impl Backend for Redis {
 
     async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
         let name = self.names.lock(key)?;
-        let arguments = [&*self.names.indexes(), &self.names.taken()];
+        let arguments = [&*self.names.indexes(), &self.names.taken(), &self.names.held()];
         let ended: Option<Vec<u8>> =
             self.run(Operation::ForceRelease, &script::FORCE_RELEASE, &[&name], &arguments).await?;
         let Some(raw) = ended else { return Ok(ForceRelease::Absent) };

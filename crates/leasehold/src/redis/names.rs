@@ -9,6 +9,9 @@ const RESERVE: usize = 26;
 /// What the channel of a lock's releases is called behind the name of the lock.
 pub(super) const FREED_SUFFIX: &str = ":freed";
 
+/// What the set of held locks is called, where indexes have a lock id.
+const HELD: &str = "held";
+
 /// What everything is called in the server: locks, indexes of lock ids, fence counters and
 /// channels.
 #[derive(Clone, Debug)]
@@ -47,14 +50,16 @@ impl Names {
 
     /// # Errors
     ///
-    /// `InvalidArgument` if the key would get the name of an index or a counter.
+    /// `InvalidArgument` if the key would get the name of an index, a counter or the set of held
+    /// locks.
     pub(super) fn lock(&self, key: &Key) -> Result<String, Error> {
         let text = key.as_str();
-        let index = text.strip_prefix("id:").is_some_and(|id| id.parse::<LockId>().is_ok());
+        let index = text.strip_prefix("id:").is_some_and(|id| id == HELD || id.parse::<LockId>().is_ok());
         if index || text.starts_with(&self.counters) {
             return Err(Error::invalid("the key has the form of a name that this store keeps for itself")
                 .with_hint(
-                    "keys must not be `id:` and a lock id, nor start with `fence:`, the store's prefix and a colon",
+                    "keys must not be `id:held`, `id:` and a lock id, nor start with `fence:`, the store's prefix and \
+                     a colon",
                 )
                 .about_key());
         }
@@ -74,6 +79,12 @@ impl Names {
     /// What the names of indexes start with.
     pub(super) fn indexes(&self) -> String {
         format!("{}id:", self.start)
+    }
+
+    /// The set with the names of held locks, so that a listing need not look for them among all
+    /// names.
+    pub(super) fn held(&self) -> String {
+        format!("{}{HELD}", self.indexes())
     }
 
     /// The channel that tells of the release of the lock named `lock`. The scripts make the same.
@@ -102,18 +113,26 @@ impl Names {
         &self.start
     }
 
-    /// A pattern that the names of all locks match whose keys start with `prefix`, and few others.
-    /// None if fence counters match it too, or if names may be hashes, which show nothing of their
-    /// keys.
-    pub(super) fn pattern(&self, prefix: &str) -> Option<String> {
-        let plain = self.start.len() + Key::MAX_BYTES + RESERVE <= LIMIT;
-        let counters = self.counters.starts_with(prefix) || prefix.starts_with(&self.counters);
-        (plain && !counters).then(|| format!("{}{}*", escape(&self.start), escape(prefix)))
+    /// A pattern that the names of all locks match whose keys start with `prefix`.
+    pub(super) fn pattern(&self, prefix: &str) -> String {
+        let prefix = if self.are_plain() { prefix } else { "" };
+        format!("{}{}*", escape(&self.start), escape(prefix))
+    }
+
+    /// Whether few other names match the pattern of `prefix`. Not if fence counters do, or if names
+    /// may be hashes.
+    pub(super) fn pattern_is_narrow(&self, prefix: &str) -> bool {
+        self.are_plain() && !self.counters.starts_with(prefix) && !prefix.starts_with(&self.counters)
+    }
+
+    /// Whether no name is a hash, which shows nothing of its key.
+    fn are_plain(&self) -> bool {
+        self.start.len() + Key::MAX_BYTES + RESERVE <= LIMIT
     }
 
     /// A pattern that all indexes match, of which there are as many as locks.
     pub(super) fn index_pattern(&self) -> String {
-        format!("{}*", escape(&self.indexes()))
+        format!("{}{}", escape(&self.indexes()), "?".repeat(LockId::LEN))
     }
 }
 
@@ -144,7 +163,7 @@ mod tests {
             assert_eq!(Names::new(prefix).unwrap_err().code(), ErrorCode::InvalidArgument, "{prefix}");
         }
         let names = Names::new("app:").unwrap();
-        for reserved in ["id:AAAAAAAAAAAAAAAAAAAAAA", "fence:app:order", "fence:app:"] {
+        for reserved in ["id:AAAAAAAAAAAAAAAAAAAAAA", "id:held", "fence:app:order", "fence:app:"] {
             assert_eq!(names.lock(&key(reserved)).unwrap_err().code(), ErrorCode::InvalidArgument, "{reserved}");
         }
         for ordinary in
@@ -164,13 +183,15 @@ mod tests {
         assert_eq!(lock, "syncguard:payment:123");
         assert_eq!(names.fence(&lock).unwrap(), "syncguard:fence:syncguard:payment:123");
         assert_eq!(names.index(&id), "syncguard:id:abcdefghijklmnopqrstuv");
-        assert_eq!(names.pattern("a*b").unwrap(), "syncguard:a\\*b*");
-        assert_eq!(names.index_pattern(), "syncguard:id:*");
+        assert_eq!(names.held(), "syncguard:id:held");
+        assert_eq!(names.pattern("a*b"), "syncguard:a\\*b*");
+        assert_eq!(names.index_pattern(), "syncguard:id:??????????????????????");
         for counters in ["", "f", "fence:", "fence:syncguard:order"] {
-            assert_eq!(names.pattern(counters), None, "{counters}");
+            assert!(!names.pattern_is_narrow(counters), "{counters}");
         }
-        assert!(names.pattern("fences").is_some());
+        assert!(names.pattern_is_narrow("fences"));
         let long = Names::new(&"p".repeat(500)).unwrap();
-        assert_eq!(long.pattern("a"), None, "hashed names show no key");
+        assert!(!long.pattern_is_narrow("a"));
+        assert_eq!(long.pattern("a"), format!("{}:*", "p".repeat(500)), "hashed names show no key");
     }
 }

@@ -1,16 +1,20 @@
 use std::convert::Infallible;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, PushInfo, RedisError, RedisResult};
+use redis::io::AsyncDNSResolver;
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, PushInfo, RedisError, RedisFuture, RedisResult};
 
 use super::error::{without_replicas, wrong_server};
 use super::push::Message;
+use super::refusal::refusal;
 use super::sentinel::{PrimaryWatch, connect_to_primary};
 use crate::inbox::{Inbox, Received, inbox};
 use crate::remote::push_connection::UNREAD;
+use crate::remote::resolve::resolve;
 
 /// How many requests may wait to be written to one connection before callers have to wait.
 const BACKLOG: usize = 1024;
@@ -168,13 +172,30 @@ pub(super) async fn open(client: &Client) -> RedisResult<Connection> {
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(BACKLOG)
+        .set_dns_resolver(Resolver)
         .set_push_sender(keep);
-    let commands = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let commands = match client.get_multiplexed_async_connection_with_config(&config).await {
+        Err(error) if error.is_connection_dropped() => return Err(refusal(client).await.unwrap_or(error)),
+        connected => connected?,
+    };
     let host = match client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host.clone()),
         _ => None,
     };
     Ok(Connection { commands, messages, host, endpoint: None, watch: None })
+}
+
+/// Looks up the names of hosts. The driver's own way may panic.
+struct Resolver;
+
+impl AsyncDNSResolver for Resolver {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        host: &'b str,
+        port: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        Box::pin(async move { Ok(Box::new(resolve(host, port).await?.into_iter()) as Box<_>) })
+    }
 }
 
 /// The same client for another address.

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use super::resolve::NoThread;
 use crate::{Error, ErrorCode, Operation};
 
 /// Whether the server may have done what it was asked before the error.
@@ -29,9 +30,21 @@ pub(crate) fn describe(
     if sent && done == Done::Maybe { error.with_outcome_unknown() } else { error }
 }
 
-/// The error if it is that no more files may be opened, sockets included: what it meant for the
-/// driver does not matter then.
-pub(crate) fn out_of_files(error: &io::Error) -> Option<Description> {
+/// The error if it is a limit of this process or host: what it meant for the driver does not matter
+/// then.
+pub(crate) fn out_of_resources(error: &io::Error) -> Option<Description> {
+    if error.get_ref().is_some_and(|inner| inner.is::<NoThread>()) {
+        let (message, hint) = (
+            "cannot start the thread that looks up the name of the host",
+            "the limit on threads of this process may be too low",
+        );
+        return Some((ErrorCode::Internal, message, Some(hint), Done::No));
+    }
+    out_of_files(error)
+}
+
+/// The error if it is that no more files may be opened, sockets included.
+fn out_of_files(error: &io::Error) -> Option<Description> {
     const OF_PROCESS: i32 = 24;
     const OF_HOST: i32 = 23;
     let (message, hint) = match error.raw_os_error()? {

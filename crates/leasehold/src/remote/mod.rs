@@ -4,7 +4,6 @@
 // Each store uses a part of it. What none of them uses shows when all are built.
 #![cfg_attr(not(all(feature = "postgres", feature = "redis", feature = "sqlite")), allow(dead_code))]
 
-pub(crate) mod clock_check;
 pub(crate) mod driver_error;
 #[cfg(feature = "_fuzzing")]
 pub(crate) mod fuzzing;
@@ -12,4 +11,5 @@ pub(crate) mod listener;
 pub(crate) mod notification;
 pub(crate) mod per_runtime;
 pub(crate) mod push_connection;
+pub(crate) mod resolve;
 pub(crate) mod stored;

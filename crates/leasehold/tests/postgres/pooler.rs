@@ -139,16 +139,26 @@ async fn what_was_given_up_behind_a_pooler_ends_by_itself_and_grants_nothing() {
     granted(&store, &request("order:42")).await;
 }
 
-#[tokio::test]
-async fn three_connections_of_a_pooler_that_lends_them_for_a_session_are_enough_for_a_handle() {
+/// What a handle does behind a pooler that lends so many connections for a session.
+async fn use_a_session_pool(size: u16, options: &str) {
     let server = server().await;
-    let pooler = PgBouncer::builder(&server, "session").pool_size(3).start();
-    let locks = Locks::connect(&pooler.url()).await.unwrap();
-    let guard = locks.lock("order:42").ttl(Duration::from_secs(5)).acquire().await.unwrap();
+    let pooler = PgBouncer::builder(&server, "session").pool_size(size).start();
+    let locks = Locks::connect(&format!("{}{options}", pooler.url())).await.unwrap();
+    let guard = locks.lock("order:42").ttl(Duration::from_secs(3)).acquire().await.unwrap();
     let first = guard.expires_at();
     let waiting = tokio::spawn(locks.lock("order:42").wait_forever().acquire());
     eventually("it is renewed", async || guard.expires_at() > first).await;
     assert_eq!(locks.shutdown().await.unwrap(), 1);
     assert!(soon("the waiter", waiting).await.unwrap().is_err());
     assert_eq!(number(&server, "SELECT count(*) FROM syncguard_locks"), 0);
+}
+
+#[tokio::test]
+async fn three_connections_of_a_pooler_that_lends_them_for_a_session_are_enough_for_a_handle() {
+    use_a_session_pool(3, "").await;
+}
+
+#[tokio::test]
+async fn two_of_them_are_enough_for_a_handle_that_does_not_listen() {
+    use_a_session_pool(2, "?wake_ups=off").await;
 }

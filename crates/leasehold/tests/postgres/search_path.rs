@@ -32,6 +32,8 @@ async fn tables_of_the_other_library_in_another_schema_are_noticed_and_named() {
     let shared = Postgres::connect(&format!("{url}?schema=app")).await.unwrap();
     shared.migrate().await.unwrap();
     assert_eq!(complaints(&shared.examine().await.unwrap()), []);
+    let options = leasehold::postgres::PostgresOptions::default().with_schema("public");
+    Postgres::connect_with(&url, options).await.unwrap();
     let apart = Postgres::connect(&format!("{url}?schema=public")).await.unwrap();
     let checks = apart.examine().await.unwrap();
     assert_eq!(complaints(&checks), []);

@@ -19,7 +19,7 @@ async fn a_server_with_a_limit_of_memory_is_examined_in_all_its_parts() {
     let before = snapshot(&server);
     let checks = examine(&server).await;
     assert_eq!(complaints(&checks), [], "{checks:#?}");
-    for name in ["redis", "server clock", "permissions", "listening", "role", "eviction", "persistence", "replicas"] {
+    for name in ["redis", "permissions", "listening", "role", "eviction", "persistence", "replicas"] {
         check(&checks, name);
     }
     assert!(check(&checks, "redis").detail.contains(&server.info("server", "redis_version").unwrap()));

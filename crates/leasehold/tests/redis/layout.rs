@@ -4,7 +4,7 @@ use leasehold::backend::{Backend, Extend, LookupBy, Release};
 use leasehold::{Holder, Metadata};
 use serde_json::json;
 use test_servers::Redis as Server;
-use test_support::redis::{PREFIX, exists, get, index_of, json, now, pttl, snapshot};
+use test_support::redis::{HELD, PREFIX, exists, get, index_of, json, now, pttl, snapshot};
 use test_support::{eventually, granted, request, stealing, ttl};
 
 use crate::support::connect;
@@ -20,7 +20,7 @@ fn lasts(server: &Server, name: &str, ttl: u64, then: u64) {
 }
 
 #[tokio::test]
-async fn a_lock_is_stored_as_a_record_an_index_and_a_counter() {
+async fn a_lock_is_stored_as_a_record_an_index_a_counter_and_a_name_among_those_held() {
     let server = Server::start();
     let store = connect(&server).await;
     let metadata = json!({ "order": "A-17", "lines": [], "total": 12345678901234567u64 });
@@ -32,7 +32,7 @@ async fn a_lock_is_stored_as_a_record_an_index_and_a_counter() {
 
     let index = index_of(&wanted.lock_id);
     let names: Vec<_> = snapshot(&server).into_keys().collect();
-    let mut expected = [FENCE, &index, LOCK];
+    let mut expected = [FENCE, &index, HELD, LOCK];
     expected.sort_unstable();
     assert_eq!(names, expected);
     // Numbers compare equal only if they are plain integers.
@@ -55,6 +55,7 @@ async fn a_lock_is_stored_as_a_record_an_index_and_a_counter() {
     lasts(&server, LOCK, 30_000, before);
     lasts(&server, &index, 30_000, before);
     assert_eq!(pttl(&server, FENCE), -1, "a counter never ends");
+    assert_eq!(server.cli(&["SMEMBERS", HELD]), LOCK);
     assert_eq!(store.release(&wanted.lock_id).await.unwrap(), Release::Released);
     assert_eq!(snapshot(&server).into_keys().collect::<Vec<_>>(), [FENCE]);
     assert_eq!(pttl(&server, FENCE), -1, "a counter never ends");

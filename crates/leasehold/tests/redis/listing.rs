@@ -1,11 +1,11 @@
 //! What it takes to see all locks.
 
-use leasehold::ListRequest;
-use leasehold::backend::{Backend, Record};
+use leasehold::backend::{Backend, Record, Release};
 use leasehold::redis::Redis;
+use leasehold::{ListRequest, LockId};
 use test_servers::Redis as Server;
-use test_support::redis::Other;
-use test_support::{check, granted, id, request, stealing};
+use test_support::redis::{HELD, Other, exists, get, index_of, record_of};
+use test_support::{check, granted, id, key, request, stealing};
 
 use crate::support::connect;
 
@@ -50,6 +50,135 @@ async fn counters_of_keys_that_nobody_holds_are_never_read() {
         assert!(server.calls("mget") <= 4, "{prefix}: {} reads", server.calls("mget"));
     }
     assert_eq!(everything(&store, "f").await, []);
+}
+
+/// How many keys the server looked at since this was asked last.
+fn keys_looked_at(server: &Server) -> u64 {
+    let count = |field| server.info("stats", field).unwrap().parse::<u64>().unwrap();
+    let looked_at = count("keyspace_hits") + count("keyspace_misses");
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    looked_at
+}
+
+/// Takes the locks of `NAME:1` and so on, and returns their lock ids in order.
+async fn hold(store: &Redis, name: &str, locks: usize) -> Vec<LockId> {
+    let mut ids = Vec::new();
+    for number in 0..locks {
+        let request = request(&format!("{name}:{number}"));
+        granted(store, &request).await;
+        ids.push(request.lock_id);
+    }
+    sorted(ids)
+}
+
+fn sorted(mut ids: Vec<LockId>) -> Vec<LockId> {
+    ids.sort_by(|a, b| a.expose().cmp(b.expose()));
+    ids
+}
+
+async fn listed(store: &Redis, prefix: &str) -> Vec<LockId> {
+    sorted(everything(store, prefix).await.into_iter().map(|record| record.lock_id).collect())
+}
+
+#[tokio::test]
+async fn a_listing_costs_what_is_held_and_not_what_was_ever_held() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    lock_once(&server, 10_000);
+    let mut held = hold(&store, "invoice", 20).await;
+    for prefix in ["", "invoice:"] {
+        keys_looked_at(&server);
+        assert_eq!(listed(&store, prefix).await, held, "{prefix}");
+        assert_eq!(server.calls("scan"), 0, "{prefix}");
+        // Each of the 20 is counted, and read.
+        let looked_at = keys_looked_at(&server);
+        assert!(looked_at <= 2 * 20 + 2, "{prefix}: {looked_at} keys");
+    }
+    held.extend(hold(&store, "order", 300).await);
+    held = sorted(held);
+    keys_looked_at(&server);
+    assert_eq!(listed(&store, "").await, held);
+    assert_eq!(server.calls("scan"), 0);
+    let looked_at = keys_looked_at(&server);
+    assert!(looked_at <= 2 * 320 + 20, "{looked_at} keys");
+}
+
+#[tokio::test]
+async fn locks_that_others_took_are_listed_among_ours() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    lock_once(&server, 5_000);
+    let mut held = hold(&store, "invoice", 20).await;
+    for number in 0..3 {
+        let theirs = id();
+        Other(&server).acquire(&format!("theirs:{number}"), &theirs, 60_000).unwrap();
+        held.push(theirs);
+        assert_eq!(listed(&store, "").await, sorted(held.clone()));
+        // As many locks of ours that are gone do not make up for it.
+        server.cli(&["SADD", HELD, &record_of(&format!("gone:{number}"))]);
+        assert_eq!(listed(&store, "").await, sorted(held.clone()));
+    }
+    assert_eq!(listed(&store, "theirs:").await, sorted(held.split_off(20)));
+}
+
+#[tokio::test]
+async fn names_of_others_that_expire_hide_no_lock() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    server.cli(&["SET", "session:1", "{}", "EX", "600"]);
+    let held = hold(&store, "order", 20).await;
+    assert_eq!(listed(&store, "").await, held);
+    assert_ne!(server.calls("scan"), 0, "it could have been a lock");
+}
+
+#[tokio::test]
+async fn the_set_of_held_locks_has_no_more_than_is_held() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    let ids = hold(&store, "order", 3).await;
+    assert_eq!(server.cli(&["SCARD", HELD]), "3");
+    store.release_many(&ids[..2]).await.into_iter().for_each(|answer| assert_eq!(answer.unwrap(), Release::Released));
+    assert_eq!(server.cli(&["SCARD", HELD]), "1");
+    store.release(&ids[2]).await.unwrap();
+    assert!(!exists(&server, HELD));
+    granted(&store, &request("order:42")).await;
+    store.force_release(&key("order:42")).await.unwrap();
+    assert!(!exists(&server, HELD));
+
+    // What nobody released is forgotten by the next listing.
+    let crashed = request("order:42");
+    granted(&store, &crashed).await;
+    server.cli(&["DEL", &record_of("order:42"), &index_of(&crashed.lock_id)]);
+    assert_eq!(server.cli(&["SMEMBERS", HELD]), record_of("order:42"));
+    assert_eq!(listed(&store, "").await, []);
+    assert!(!exists(&server, HELD));
+}
+
+#[tokio::test]
+async fn a_set_of_held_locks_that_is_none_is_no_obstacle() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    server.cli(&["SET", HELD, "something else"]);
+    let held = hold(&store, "order", 3).await;
+    assert_eq!(listed(&store, "").await, held);
+    store.release(&held[0]).await.unwrap();
+    assert_eq!(listed(&store, "").await, held[1..]);
+    assert_eq!(get(&server, HELD), "something else");
+}
+
+#[tokio::test]
+async fn more_locks_than_are_counted_in_one_go_are_all_listed() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    // As many as a listing counts, of which nothing but the name is left.
+    let script = "for i = 1, 10000 do redis.call('SADD', KEYS[1], ARGV[1] .. i) end";
+    server.cli(&["EVAL", script, "1", HELD, &record_of("gone:")]);
+    let held = hold(&store, "order", 20).await;
+    assert_eq!(listed(&store, "").await, held);
+    assert_ne!(server.calls("scan"), 0, "too many to be sure");
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(listed(&store, "").await, held);
+    assert_eq!(server.calls("scan"), 0, "the first listing has forgotten nearly all that is gone");
 }
 
 #[tokio::test]

@@ -66,15 +66,10 @@ async fn an_examination_tells_of_times_that_make_no_sense() {
     granted(&store, &request("k")).await;
     let verdicts = async || {
         let checks = store.examine().await.unwrap();
-        (check(&checks, "times").verdict, check(&checks, "boot clock").verdict)
+        (check(&checks, "rows").verdict, check(&checks, "boot clock").verdict)
     };
     assert_eq!(verdicts().await, (Verdict::Ok, Verdict::Ok));
-    for wrong in [
-        "acquired_at_ms = acquired_at_ms + 3600000",
-        "acquired_at_ms = -1",
-        "expires_at_ms = -1",
-        "expires_at_ms = 9223372036854775807",
-    ] {
+    for wrong in ["acquired_at_ms = -1", "expires_at_ms = -1", "expires_at_ms = 9223372036854775807"] {
         let rows = "CREATE TEMP TABLE kept AS SELECT key, acquired_at_ms, expires_at_ms FROM locks";
         let back = "UPDATE locks SET acquired_at_ms = kept.acquired_at_ms, expires_at_ms = kept.expires_at_ms
                     FROM kept WHERE kept.key = locks.key";

@@ -11,7 +11,7 @@ use crate::Store;
 pub(crate) const CASES: &[Case] = cases![
     two_processes_hand_a_lock_over_many_times_without_polling,
     waiting_sends_next_to_nothing,
-    a_hundred_waiters_share_one_connection_and_a_handle_has_three,
+    a_handle_with_a_hundred_waiters_has_three_connections_at_most_and_listens_on_one,
     a_handle_that_is_gone_leaves_no_connection,
     a_lost_subscription_is_made_again_and_says_that_it_may_have_missed_something,
     a_waiter_whose_connection_is_lost_while_the_lock_is_freed_gets_it_all_the_same,
@@ -66,7 +66,7 @@ async fn waiting_sends_next_to_nothing(store: Store) {
     soon("the lock", waiting).await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn a_hundred_waiters_share_one_connection_and_a_handle_has_three(store: Store) {
+async fn a_handle_with_a_hundred_waiters_has_three_connections_at_most_and_listens_on_one(store: Store) {
     let server = store.server();
     let names: Vec<_> = (0..100).map(|number| format!("order:{number}")).collect();
     let keys: Vec<&str> = names.iter().map(String::as_str).collect();

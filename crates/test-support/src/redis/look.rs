@@ -7,6 +7,9 @@ use test_servers::Redis;
 /// What every name starts with unless a prefix is chosen.
 pub const PREFIX: &str = "syncguard";
 
+/// The name of the set of held locks.
+pub const HELD: &str = "syncguard:id:held";
+
 /// The name of the record of a lock.
 pub fn record_of(key: &str) -> String {
     format!("{PREFIX}:{key}")

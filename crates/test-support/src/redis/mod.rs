@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use leasehold::LockId;
 use test_servers::{Redis, Server, eventually};
 
-pub use look::{PREFIX, counter_of, exists, get, index_of, json, now, pttl, record_of, snapshot};
+pub use look::{HELD, PREFIX, counter_of, exists, get, index_of, json, now, pttl, record_of, snapshot};
 pub use other::Other;
 
 use crate::stores::{RunningStore, Setup, Start, StoreServer, StoreUnderTest};
@@ -23,7 +23,7 @@ pub(crate) const STORE: StoreUnderTest =
     StoreUnderTest { name: "redis", slow_to_connect: false, start: Start::Server(start) };
 
 /// The permissions that locks need, as the documentation lists them.
-pub const RULES: [&str; 15] = [
+pub const RULES: [&str; 21] = [
     "+evalsha",
     "+eval",
     "+time",
@@ -32,6 +32,12 @@ pub const RULES: [&str; 15] = [
     "+mget",
     "+del",
     "+scan",
+    "+exists",
+    "+sadd",
+    "+srem",
+    "+srandmember",
+    "+sscan",
+    "+info",
     "+publish",
     "+pubsub|numsub",
     "+subscribe",
@@ -43,7 +49,21 @@ pub const RULES: [&str; 15] = [
 
 /// Commands that only scripts send here. A client that sent one would not be noticed, but then it
 /// would pay for both.
-const IN_SCRIPTS: [&str; 8] = ["time", "get", "set", "del", "mget", "scan", "publish", "pubsub|numsub"];
+const IN_SCRIPTS: [&str; 13] = [
+    "time",
+    "get",
+    "set",
+    "del",
+    "mget",
+    "scan",
+    "exists",
+    "sadd",
+    "srem",
+    "srandmember",
+    "sscan",
+    "publish",
+    "pubsub|numsub",
+];
 
 /// What it takes to look, which is not counted.
 const LOOKING: [&str; 2] = ["config|resetstat", "info"];

@@ -1,7 +1,8 @@
 -- KEYS  lock, fence counter, index of the lock id
 -- ARGV  lock id, ttl, ttl and tolerance, key as JSON, rest of the record as JSON, channel of taken locks,
 --       holder that may take its own lock or '', age in ms beyond which anybody may take it or '', fence of the grant that
---       anybody may take or '', channel of granted locks, holder and key for it, '1' if a listener may be at another node
+--       anybody may take or '', channel of granted locks, holder and key for it, '1' if a listener may be at another node,
+--       set of held locks
 -- Returns {1, fence, now, expiry} for a new grant, {0, now, record} if a live record stands.
 
 local HIGHEST_FENCE = tonumber('{{highest_fence}}')
@@ -65,6 +66,8 @@ local expiry = now + ARGV[2]
 call('SET', KEYS[2], string.format('%d', fence))
 call('SET', KEYS[1], string.format('{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"key":%s,"fence":"%0{{fence_digits}}d"%s',
   ARGV[1], expiry, now, ARGV[4], fence, ARGV[5]), 'PX', ARGV[3])
+-- A hint for listings, which notice if it is not complete: whoever may not write it may still lock.
+redis.pcall('SADD', ARGV[13], KEYS[1])
 if victim then
   redis.pcall('PUBLISH', ARGV[6], '{{stolen}}' .. victim)
 end

@@ -1,4 +1,5 @@
--- KEYS  lock. ARGV  what the indexes of lock ids start with, channel of taken locks. Returns the record that was ended, if any.
+-- KEYS  lock. ARGV  what the indexes of lock ids start with, channel of taken locks, set of held locks. Returns the record
+-- that was ended, if any.
 
 local raw = call('GET', KEYS[1])
 if not raw then
@@ -20,6 +21,7 @@ if not ok or #id ~= {{lock_id_length}} or string.find(id, '[^%w_-]')
   return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
 end
 call('DEL', KEYS[1], ARGV[1] .. id)
+redis.pcall('SREM', ARGV[3], KEYS[1])
 tell_freed(KEYS[1])
 redis.pcall('PUBLISH', ARGV[2], '{{force_released}}' .. record.fence .. record.key)
 return raw

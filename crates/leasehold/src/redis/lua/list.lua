@@ -1,9 +1,12 @@
--- KEYS  any name with our prefix. ARGV  cursor, pattern, count, what indexes of lock ids start with if the pattern is theirs
--- or '', how the server calls this database, and names left over from the page before.
--- Returns {now, next cursor, {name, record, name, record, ...}}: whatever looks like a record among the names that one
--- step of SCAN yields or leads to, or among those given.
+-- KEYS  any name with our prefix. ARGV  cursor, whether it goes through the set of held locks or '', pattern of the names of
+-- locks, count, what indexes of lock ids start with, pattern of indexes if they are to lead to the locks or '', how the
+-- server calls this database, set of held locks, and names left over from the page before.
+-- Returns {now, 1 if the cursor goes through the set of held locks, next cursor, {name, record, name, record, ...}}:
+-- whatever looks like a record among the names that one step yields or leads to, or among those given.
 
+local HELD = ARGV[8]
 local MOST = 1000
+local MOST_HELD = 10000
 
 local function get(names)
   local values = {}
@@ -16,31 +19,68 @@ local function get(names)
   return values
 end
 
--- Every lock has an expiry: where nothing has one, nothing is held. Whoever may not ask has to look.
-local function nothing_is_held()
-  local keyspace = redis.pcall('INFO', 'keyspace')
-  return type(keyspace) == 'string' and string.find(keyspace, ARGV[5] .. 'keys=%d+,expires=0%D')
-end
-
-local cursor, names, ids = ARGV[1], {}, {}
-if #ARGV > 5 then
-  for i = 6, #ARGV do
-    names[i - 5] = ARGV[i]
-  end
-elseif ARGV[4] == '' or cursor ~= '0' or not nothing_is_held() then
-  local step = call('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', ARGV[3])
-  cursor, names = step[1], step[2]
-  if ARGV[4] ~= '' then
-    local indexes, start = names, string.sub(ARGV[4], 1, -4)
-    local leads_to = get(indexes)
-    names = {}
-    for i, index in ipairs(indexes) do
-      local name = leads_to[i]
-      if name and string.sub(name, 1, #start) == start then
-        names[#names + 1] = name
-        ids[#names] = string.sub(index, #ARGV[4] + 1)
+-- How many locks the set of held ones has; none if it has too many to look at in one go. Those that have expired are
+-- removed from it.
+local function count_held()
+  local names = call('SRANDMEMBER', HELD, MOST_HELD + 1)
+  local count = 0
+  for first = 1, #names, MOST do
+    local last = math.min(first + MOST - 1, #names)
+    local live = call('EXISTS', unpack(names, first, last))
+    count = count + live
+    if live < last - first + 1 then
+      for i = first, last do
+        if call('EXISTS', names[i]) == 0 then
+          call('SREM', HELD, names[i])
+        end
       end
     end
+  end
+  return #names <= MOST_HELD and count
+end
+
+-- Whether the set of held locks has all of them: other libraries do not know of it. A lock is two names that expire, its
+-- record and its index, so if the database has no more of those than belong to what the set has, there is no other lock.
+-- Whoever may not ask has to look.
+local function all_are_known()
+  local ok, count = pcall(count_held)
+  local keyspace = redis.pcall('INFO', 'keyspace')
+  local expiring = type(keyspace) == 'string' and string.match(keyspace, ARGV[7] .. 'keys=%d+,expires=(%d+)')
+  return ok and count and expiring and tonumber(expiring) <= 2 * count
+end
+
+-- Follows indexes to the names of their locks.
+local function follow(indexes)
+  local start = string.sub(ARGV[5], 1, -4)
+  local names, ids = {}, {}
+  for i, name in ipairs(get(indexes)) do
+    if name and string.sub(name, 1, #start) == start then
+      names[#names + 1] = name
+      ids[#names] = string.sub(indexes[i], #ARGV[5] + 1)
+    end
+  end
+  return names, ids
+end
+
+local cursor, in_held, names, ids = ARGV[1], ARGV[2] ~= '', {}, {}
+if #ARGV > 8 then
+  for i = 9, #ARGV do
+    names[i - 8] = ARGV[i]
+  end
+else
+  if cursor == '0' then
+    in_held = all_are_known()
+  end
+  local step
+  if in_held then
+    step = call('SSCAN', HELD, cursor, 'MATCH', ARGV[3], 'COUNT', ARGV[4])
+    cursor, names = step[1], step[2]
+  elseif ARGV[6] == '' then
+    step = call('SCAN', cursor, 'MATCH', ARGV[3], 'COUNT', ARGV[4])
+    cursor, names = step[1], step[2]
+  else
+    step = call('SCAN', cursor, 'MATCH', ARGV[6], 'COUNT', ARGV[4])
+    cursor, names, ids = step[1], follow(step[2])
   end
 end
 
@@ -52,4 +92,4 @@ for i, raw in ipairs(get(names)) do
     found[#found + 1] = raw
   end
 end
-return {now, cursor, found}
+return {now, in_held and 1 or 0, cursor, found}

@@ -4,7 +4,8 @@
 local failed = {}
 local function try(...)
   local answer = redis.pcall(...)
-  if type(answer) == 'table' and answer.err then
+  -- What is tried on a value of another type is refused for that, if it is not refused before.
+  if type(answer) == 'table' and answer.err and not string.find(answer.err, 'WRONGTYPE', 1, true) then
     failed[#failed + 1] = (select(1, ...))
     failed[#failed + 1] = answer.err
   end
@@ -14,8 +15,14 @@ try('TIME')
 try('GET', KEYS[1])
 try('SET', KEYS[1], '0', 'PX', 1000)
 try('MGET', KEYS[1])
+try('EXISTS', KEYS[1])
+try('SADD', KEYS[1], '')
+try('SREM', KEYS[1], '')
+try('SRANDMEMBER', KEYS[1], 1)
+try('SSCAN', KEYS[1], '0')
 try('DEL', KEYS[1])
 try('SCAN', '0', 'MATCH', ARGV[2], 'COUNT', 1)
+try('INFO', 'keyspace')
 try('PUBLISH', ARGV[1], '')
 try('PUBSUB', 'NUMSUB', ARGV[1])
 return failed
