@@ -3,7 +3,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Error, ErrorCode, Guard, Holder, Key, Lease, Locks};
+use leasehold::{Error, ErrorCode, Guard, Holder, Key, Lease, LockState, Locks};
 use tokio::time::Instant;
 
 use crate::acquire::{Asked, Wanted};
@@ -154,6 +154,11 @@ impl Run<'_> {
         if let Some(signal) = signals.pending().await {
             self.reporter.report(&event::signal(signal));
             return self.released(End::Signal(signal), guard.release().await);
+        }
+        if guard.state() == LockState::Lost {
+            // We were stopped, or starved, since the grant.
+            let _ = tokio::time::timeout(AFTER_LOSS, guard.release()).await;
+            return Err(Failure::new(exit::LOST, "the lock was lost before the command was started"));
         }
         let outcome = match self.start(Some(guard.lease()), signals).await {
             Ok((ended, mut signals)) if ended.cause.is_none() => {
