@@ -158,8 +158,8 @@ fn a_shell_controls_its_own_jobs(store: Store) {
     let mut terminal = Terminal::new(&place);
     terminal.type_in("PS1='in''ner> ' \"$LEASEHOLD\" run k -- bash --norc --noprofile -i\n");
     terminal.see("inner> ");
-    terminal.type_in("sh -c 'echo sta''rted; exec sleep 600'\n");
-    terminal.see("started");
+    terminal.type_in("sh -c 'echo und''erway; exec sleep 600'\n");
+    terminal.see("underway");
     terminal.type_in("\u{3}");
     terminal.see_times("inner> ", 2);
     terminal.type_in("echo slept=$?\n");
@@ -204,8 +204,8 @@ fn a_program_that_ends_by_itself_may_change_the_terminal(store: Store) {
 fn the_others_in_a_pipeline_can_read_the_terminal(store: Store) {
     let place = Place::new(store);
     let mut terminal = Terminal::new(&place);
-    terminal.type_in("cat | \"$LEASEHOLD\" run k -- sh -c 'echo sta''rted; exec sed -u s/^/from:/'\n");
-    terminal.see("started");
+    terminal.type_in("cat | \"$LEASEHOLD\" run k -- sh -c 'echo und''erway; exec sed -u s/^/from:/'\n");
+    terminal.see("underway");
     terminal.type_in("here\n");
     terminal.see("from:here");
     terminal.type_in("\u{4}");
