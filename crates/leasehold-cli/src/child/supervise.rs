@@ -318,6 +318,7 @@ mod tests {
     use leasehold::{Guard, Locks};
 
     use super::*;
+    use crate::child::descendants::{State, descendants};
 
     const TTL: Duration = Duration::from_secs(30);
 
@@ -347,6 +348,25 @@ mod tests {
             assert!(kill_at.duration_since(told_to_stop) <= grace, "{asleep:?}");
             supervisor.kill().await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_command_whose_lock_ran_out_while_it_was_stopped_does_not_run_again() {
+        let (guard, clock) = held().await;
+        let reporter = Reporter::new(false, true, false);
+        let mut supervisor = supervisor(&guard, &reporter);
+        let mut signals = Signals::install().unwrap();
+        let is_stopped = || descendants().iter().any(|process| process.state == State::Stopped);
+        supervisor.job.pause();
+        test_servers::eventually("it is stopped", is_stopped);
+        supervisor.got(Signal::CONT, &mut signals).await;
+        test_servers::eventually("it runs", || !is_stopped());
+        supervisor.job.pause();
+        test_servers::eventually("it is stopped again", is_stopped);
+        clock.advance(TTL * 2);
+        supervisor.got(Signal::CONT, &mut signals).await;
+        assert!(is_stopped() && !supervisor.may_run());
+        supervisor.kill().await;
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Error, ErrorCode, Guard, Holder, Lease, Locks};
+use leasehold::{Error, ErrorCode, Guard, Holder, Lease, LockState, Locks};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -170,6 +170,11 @@ impl Run<'_> {
         if let Some(signal) = signals.pending().await {
             self.reporter.report(&event::signal(signal));
             return self.released(End::Signal(signal), guard.release().await);
+        }
+        if guard.state() == LockState::Lost {
+            // We were stopped, or starved, since the grant.
+            let _ = tokio::time::timeout(AFTER_LOSS, guard.release()).await;
+            return Err(Failure::new(exit::LOST, "the lock was lost before the command was started"));
         }
         let own_lock = self.serve(&guard, locks);
         let outcome = match self.start(Some(guard.lease()), own_lock.as_ref(), signals).await {

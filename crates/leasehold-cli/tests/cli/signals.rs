@@ -112,7 +112,7 @@ fn signals_that_were_ignored_stay_ignored(store: Store) {
 fn a_command_dies_with_a_leasehold_that_is_killed(store: Store) {
     let place = Place::new(store);
     let script = place.script("job.sh", "echo $$ > child\nwhile :; do sleep 0.05; done\n");
-    let running = place.start(["run", "--ttl", "100ms", "k", "--", "sh", script.to_str().unwrap()]);
+    let running = place.start(["run", "--ttl", "1s", "k", "--", "sh", script.to_str().unwrap()]);
     let child = place.pid("child");
     running.signal("KILL");
     eventually("the command is dead", || !is_alive(child));

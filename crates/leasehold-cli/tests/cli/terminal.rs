@@ -112,8 +112,8 @@ fn ctrl_z_stops_the_command_and_a_lease_that_ran_out_ends_it(store: Store) {
     terminal.type_in("echo first=$?\n");
     terminal.see("first=0");
 
-    terminal.type_in("\"$LEASEHOLD\" run --ttl 500ms late -- cat\n");
-    eventually("it is held", || place.is_held("late"));
+    terminal.type_in("\"$LEASEHOLD\" run --ttl 500ms late -- sh -c 'echo und''erway; exec cat'\n");
+    terminal.see("underway");
     terminal.type_in("\u{1a}");
     eventually("it ran out", || !place.is_held("late"));
     terminal.type_in("fg\n");
