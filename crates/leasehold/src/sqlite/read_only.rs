@@ -21,7 +21,7 @@ impl Database {
     /// What was read as it stood may be outdated.
     pub(super) fn look_again(&mut self) -> Result<(), Error> {
         if self.writes == Writes::NobodyAtFirst {
-            *self = Self::open_read_only(&self.path().to_owned())?;
+            *self = Self::open_read_only(self.path())?;
         }
         Ok(())
     }
