@@ -26,6 +26,8 @@ use crate::{child, event, store, text};
 ///
 /// Call it first, on the main thread, with all the arguments of the process: `run` starts this
 /// program a second time, to look after the command.
+// Programs have just collected them, for this.
+#[allow(clippy::needless_pass_by_value)]
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     if let Some(code) = child::shim::main(&arguments) {
         return ExitCode::from(code);
