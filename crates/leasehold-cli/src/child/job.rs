@@ -73,7 +73,8 @@ impl Job {
 
     /// A process that a test has started.
     #[cfg(test)]
-    pub(super) fn of(child: &std::process::Child) -> Self {
+    #[allow(clippy::needless_pass_by_value)] // It is waited for here from now on.
+    pub(super) fn of(child: std::process::Child) -> Self {
         let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
         Self { leader, status: None, stopped_by: None, is_stopped: false }
     }

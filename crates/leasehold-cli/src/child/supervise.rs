@@ -330,9 +330,10 @@ mod tests {
     }
 
     fn supervisor<'a>(guard: &'a Guard, reporter: &'a Reporter) -> Supervisor<'a> {
-        let child = std::process::Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let mut sleep = std::process::Command::new("sleep");
+        let job = Job::of(sleep.arg("600").process_group(0).spawn().unwrap());
         let grace = Duration::from_secs(10);
-        Supervisor::new(Job::of(&child), Terminal::none(), Some(guard.lease()), (grace, TTL, None), reporter)
+        Supervisor::new(job, Terminal::none(), Some(guard.lease()), (grace, TTL, None), reporter)
     }
 
     #[tokio::test]
