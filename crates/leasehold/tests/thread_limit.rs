@@ -47,8 +47,8 @@ fn a_thread_limit_is_an_error_that_says_so(store: &'static StoreUnderTest) {
     }
 }
 
-/// Runs this test again with so many threads, and returns what it says of a release that fails, of a
-/// store in memory, of the one at `url`, and of that by the name of its host.
+/// Runs this test again with so many threads, and returns what it says of a release that fails, of
+/// a store in memory, of the one at `url`, and of that by the name of its host.
 fn with_at_most(threads: u32, url: &str) -> Vec<String> {
     let user = (40_000 + std::process::id() % 20_000).to_string();
     let output = Command::new("setpriv")
