@@ -20,8 +20,8 @@ pub(crate) struct Ended {
     pub(super) status: Option<Status>,
     /// Why it was stopped, if it did not end by itself.
     pub(crate) cause: Option<Cause>,
-    /// Whether it had the terminal to the end.
-    pub(super) had_terminal: bool,
+    /// Whether it ended by Ctrl-C, which it alone has got.
+    pub(super) interrupted: bool,
     /// Whether we had to kill it, or something that it left.
     pub(super) killed: bool,
 }
@@ -38,14 +38,8 @@ impl Ended {
             }
             (None, _) => End::Code(exit::UNAVAILABLE),
             (Some(Status::Exited(code)), _) => End::Code(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-            (Some(Status::Signalled(number)), cause) => {
-                let signal = Signal::new(number);
-                let of_terminal = [Signal::INT, Signal::QUIT].contains(&signal);
-                if self.had_terminal && of_terminal && cause.is_none() {
-                    return End::Interrupted(signal);
-                }
-                End::Signal(signal)
-            }
+            (Some(Status::Signalled(number)), _) if self.interrupted => End::Interrupted(Signal::new(number)),
+            (Some(Status::Signalled(number)), _) => End::Signal(Signal::new(number)),
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::signals::{Signal, Signals};
 /// A second signal that comes later than this after the first means that the sender insists.
 const INSISTING: Duration = Duration::from_secs(1);
 
+/// How long others of a group may take to end after its leader.
+const LINGERING: Duration = Duration::from_millis(500);
+
 /// Who was away for so long was stopped, although the news of being continued may come later.
 const BRIEFEST_STOP: Duration = Duration::from_millis(5);
 
@@ -44,6 +47,7 @@ pub(crate) struct Supervisor<'a> {
     cause: Option<Cause>,
     stopping: Option<Stopping>,
     killed: bool,
+    interrupted: bool,
     terminal: Terminal,
     clock: Clock,
     reporter: &'a Reporter,
@@ -66,6 +70,7 @@ impl<'a> Supervisor<'a> {
             cause: None,
             stopping: None,
             killed: false,
+            interrupted: false,
             terminal,
             clock: Clock::new(),
             reporter,
@@ -90,6 +95,7 @@ impl<'a> Supervisor<'a> {
         let mut is_lost = false;
         loop {
             self.job.reap();
+            self.notice_interrupt();
             if self.is_over() {
                 break;
             }
@@ -107,7 +113,30 @@ impl<'a> Supervisor<'a> {
                 () = self.clock.sleep_towards(look_at) => {}
             }
         }
+        self.linger().await;
         Ok(self.finish())
+    }
+
+    /// Ctrl-C reached a command that has the terminal, and not us. It asks all of the command to
+    /// stop, all the same.
+    fn notice_interrupt(&mut self) {
+        let Some(Status::Signalled(number)) = self.job.status() else { return };
+        let signal = Signal::new(number);
+        let of_terminal = [Signal::INT, Signal::QUIT].contains(&signal) && self.terminal.is_lent();
+        if of_terminal && self.stopping.is_none() {
+            self.interrupted = true;
+            self.stop(Cause::Signal(signal), signal.to_send(), self.clock.now() + self.rules.grace());
+        }
+    }
+
+    /// The signal that ended the command may have reached others of its group too. They get a moment
+    /// to end, before they count as left running.
+    async fn linger(&mut self) {
+        let until = self.clock.now() + LINGERING;
+        let by_signal = matches!(self.job.status(), Some(Status::Signalled(_)));
+        while by_signal && self.stopping.is_none() && !self.job.is_gone() && self.clock.now() < until {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     fn is_over(&mut self) -> bool {
@@ -119,7 +148,6 @@ impl<'a> Supervisor<'a> {
 
     fn finish(mut self) -> Ended {
         let status = self.job.status();
-        let had_terminal = self.terminal.is_lent();
         self.terminal.take_back(!matches!(status, Some(Status::Exited(_))));
         let (code, signal) = status.map_or((None, None), Status::parts);
         self.reporter.report(&event::exited(code, signal));
@@ -129,7 +157,7 @@ impl<'a> Supervisor<'a> {
                 self.reporter.report(&event::left_running(left));
             }
         }
-        Ended { status, cause: self.cause, had_terminal, killed: self.killed }
+        Ended { status, cause: self.cause, interrupted: self.interrupted, killed: self.killed }
     }
 
     /// Does what is due, and tells when to look again.

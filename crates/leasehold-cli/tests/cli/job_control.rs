@@ -1,6 +1,6 @@
 //! What a person at a terminal does with a command: Ctrl-C, Ctrl-Z, `fg`, `bg`, a larger window.
 
-use test_servers::eventually;
+use test_servers::{eventually, is_alive};
 use test_support::{Case, blocking_cases};
 
 use crate::Store;
@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     the_others_in_a_pipeline_can_read_the_terminal,
     a_program_in_a_pipeline_gets_the_terminal_when_it_asks,
     ctrl_c_ends_the_loop_or_the_script_around_the_command,
+    ctrl_c_ends_all_that_the_command_started,
     a_command_that_handles_ctrl_c_decides_about_the_script_around_it,
     a_shell_that_has_taken_the_terminal_back_keeps_it,
     messages_do_not_stop_us_on_a_terminal_that_stops_writers,
@@ -253,6 +254,19 @@ fn ctrl_c_ends_the_loop_or_the_script_around_the_command(store: Store) {
         assert!(!place.is_held("k") && !place.path("survived").exists(), "{command}");
         std::fs::remove_file(place.path("child")).unwrap();
     }
+}
+
+fn ctrl_c_ends_all_that_the_command_started(store: Store) {
+    let place = Place::new(store);
+    // What a script starts in the background does not hear Ctrl-C.
+    place.script("job.sh", "sleep 600 &\necho $! > background\nwait\n");
+    let mut terminal = Terminal::new(&place);
+    terminal.type_in("\"$LEASEHOLD\" run --grace 100ms k -- sh job.sh\n");
+    let background = place.pid("background");
+    terminal.type_in("\u{3}");
+    terminal.see_times("ready> ", 2);
+    expect_code(&mut terminal, 130);
+    assert!(!is_alive(background) && !place.is_held("k"));
 }
 
 fn a_command_that_handles_ctrl_c_decides_about_the_script_around_it(store: Store) {
