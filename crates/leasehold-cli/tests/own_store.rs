@@ -52,7 +52,11 @@ fn the_command_works_for_a_store_that_its_program_registered() {
             "well",
             &["own check", "exclusion", "fences grow", "verdict: good"][..],
         ),
-        ("doctor --store own://me:secret@bad", "badly", &["reachable", "who are you?: ask the owner", "verdict: BAD"]),
+        (
+            "doctor --store own://me:secret@bad",
+            "badly",
+            &["reachable", "who are you?", "hint: ask the owner", "verdict: BAD"],
+        ),
         ("ls --store own://me:secret@bad", "badly", &["who are you?", "hint: ask the owner"]),
         ("migrate --store own://me:secret@good --print", "well", &["make everything"]),
         ("migrate --store own://me:secret@good", "well", &[]),

@@ -12,8 +12,9 @@ use crate::store::Store;
 /// Check the store
 ///
 /// Takes, extends and releases a lock of its own, and looks for whatever could break locks or
-/// fences: whether the store can be reached, its version, permissions, clock and persistence. Leaves
-/// nothing behind: a store that is not there yet is not made. Ends with a verdict. The exit code is 0 if locks work, also with warnings; 69, 77 or 78 if not.
+/// fences: whether the store can be reached, its version, permissions, clock and persistence.
+/// Leaves nothing behind: a store that is not there yet is not made. Ends with a verdict. The exit
+/// code is 0 if locks work, also with warnings; 69, 77 or 78 if not.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {

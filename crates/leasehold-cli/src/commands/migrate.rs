@@ -9,8 +9,8 @@ use crate::{event, output, question};
 /// Make what the store needs, such as tables and functions in a database
 ///
 /// Safe to run at any time, by many at once, and again after an upgrade. A store that needs nothing
-/// is only reached. Says whether there was anything to do. Asks first, unless --yes is given, if it would change tables that another
-/// program made, or if that program would not find them.
+/// is only reached. Says whether there was anything to do. Asks first, unless --yes is given, if it
+/// would change tables that another program made, or if that program would not find them.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {

@@ -56,9 +56,9 @@ impl Locks {
     }
 
     /// A handle for somebody who only looks at locks: [`list`](Locks::list),
-    /// [`get_by_key`](Locks::get_by_key), [`now`](Locks::now). It needs no right to write, and makes
-    /// nothing: in a SQLite file that does not exist there are no locks. What would change something
-    /// may fail or be in vain.
+    /// [`get_by_key`](Locks::get_by_key), [`now`](Locks::now). It needs no right to write, and
+    /// makes nothing: in a SQLite file that does not exist there are no locks. What would change
+    /// something may fail or be in vain.
     ///
     /// Cancel-safe.
     ///

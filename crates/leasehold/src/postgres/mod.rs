@@ -205,7 +205,8 @@ impl Postgres {
     }
 
     /// Makes the tables, indexes and functions, or brings them up to date. It may be run at any
-    /// time and by many at once, and tells whether there was anything to do. Tables that the Node.js library made get a column, for which
+    /// time and by many at once, and tells whether there was anything to do. Tables that the
+    /// Node.js library made get a column, for which
     /// [`migration_warnings`](Postgres::migration_warnings) has a word of caution.
     ///
     /// Cancel-safe: all of it is done, or nothing.

@@ -135,8 +135,9 @@ impl PushConnection for ListenConnection {
 }
 
 impl ListenConnection {
-    /// Gets hold of the number of those who watch, or lets go of it. If somebody else has it, all are
-    /// told of grants anyway. Those who acquire have a share in it for a moment, behind whom we queue.
+    /// Gets hold of the number of those who watch, or lets go of it. If somebody else has it, all
+    /// are told of grants anyway. Those who acquire have a share in it for a moment, behind whom we
+    /// queue.
     async fn watch(&mut self) -> Result<(), Error> {
         if self.watches == self.has_watched {
             return Ok(());

@@ -10,8 +10,8 @@ pub(crate) const STOLEN: &str = "S";
 /// A lock was released by force: `R`, its fence and its key.
 pub(crate) const FORCE_RELEASED: &str = "R";
 
-/// A lock was granted: `G`, its fence, the name of its holder if there is one, a line break, and its
-/// key.
+/// A lock was granted: `G`, its fence, the name of its holder if there is one, a line break, and
+/// its key.
 pub(crate) const GRANTED: &str = "G";
 
 /// The topic of locks that are granted. Nobody's topic has this name either.
