@@ -129,8 +129,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The signal that ended the command may have reached others of its group too. They get a moment
-    /// to end, before they count as left running.
+    /// The signal that ended the command may have reached others of its group too. They get a
+    /// moment to end, before they count as left running.
     async fn linger(&mut self) {
         let until = self.clock.now() + LINGERING;
         let by_signal = matches!(self.job.status(), Some(Status::Signalled(_)));
