@@ -4,8 +4,7 @@ use tempfile::TempDir;
 
 use crate::stores::{RunningStore, Start, StoreUnderTest};
 
-pub(crate) const STORE: StoreUnderTest =
-    StoreUnderTest { name: "sqlite", slow_to_connect: false, start: Start::File(start) };
+pub(crate) const STORE: StoreUnderTest = StoreUnderTest { name: "sqlite", start: Start::File(start) };
 
 /// Locks in a file of a directory of its own.
 #[derive(Debug)]

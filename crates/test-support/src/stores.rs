@@ -34,8 +34,6 @@ pub fn stores() -> impl Iterator<Item = &'static StoreUnderTest> {
 pub struct StoreUnderTest {
     /// As the feature is called that it takes.
     pub name: &'static str,
-    /// Whether a new connection costs so much that tests with many processes do less.
-    pub slow_to_connect: bool,
     pub(crate) start: Start,
 }
 

@@ -113,7 +113,7 @@ fn a_late_write_of_a_holder_that_slept_through_its_lease_is_refused(store: Store
         "sleeper.sh",
         "echo $$ > child\nwhile [ ! -e go ]; do sleep 0.02; done\nsh write.sh late\necho done > wrote\nsleep 600\n",
     );
-    let sleeper = place.start(["run", "--ttl", "500ms", "k", "--", "sh", script.to_str().unwrap()]);
+    let sleeper = place.start(["run", "--ttl", "2s", "k", "--", "sh", script.to_str().unwrap()]);
     let child = place.pid("child");
     sleeper.signal("STOP");
     assert_eq!(place.run(["run", "k", "--", "sh", "write.sh", "next"]).code, 0, "the lock ran out");

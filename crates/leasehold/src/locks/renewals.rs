@@ -36,9 +36,19 @@ pub(super) struct Renewals {
 struct Lanes {
     /// When each lane that runs has an answer at the latest, or gives up.
     free_at: Vec<Instant>,
+    store: Store,
+}
+
+/// What is known of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Store {
+    #[default]
+    Answers,
     /// A request failed for all its locks, and one lane waits to try again. The others may be in
     /// the middle of a request, and do not count.
-    pausing: bool,
+    Failed,
+    /// That lane tries again. Others go out only for leases that cannot wait for it.
+    TriedAgain,
 }
 
 impl Lanes {
@@ -48,7 +58,8 @@ impl Lanes {
     /// So whatever hangs, what is more urgent gets out. And as a request for such leases takes half
     /// of their time, or [`LAST_TRY`], each further lane is free earlier: there are never many.
     fn cannot_wait(&self, now: Instant) -> Option<Instant> {
-        let first = self.free_at.iter().min().filter(|_| self.free_at.len() >= LANES)?;
+        let enough = if self.store == Store::Answers { LANES } else { 1 };
+        let first = self.free_at.iter().min().filter(|_| self.free_at.len() >= enough)?;
         let wait = first.saturating_duration_since(now);
         Some(if wait > LAST_TRY { now + wait * 4 / 3 } else { now })
     }
@@ -61,19 +72,16 @@ impl Lanes {
 }
 
 impl Renewals {
-    /// A request failed. Tells whether the lane that sent it is the one that tries again.
-    fn failed(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.lanes).pausing, true)
-    }
-
-    /// The store answers, or it is time to try again.
-    fn go_on(&self) {
-        lock(&self.lanes).pausing = false;
-        self.more.notify_one();
+    /// The store answers.
+    fn answered(&self) {
+        let before = std::mem::replace(&mut lock(&self.lanes).store, Store::Answers);
+        if before != Store::Answers {
+            self.more.notify_one();
+        }
     }
 
     fn is_pausing(&self) -> bool {
-        lock(&self.lanes).pausing
+        lock(&self.lanes).store == Store::Failed
     }
 }
 
@@ -104,11 +112,11 @@ impl Core {
         let Some(urgency) = self.urgency() else { return };
         let now = self.now();
         let mut lanes = lock(&self.renewals.lanes);
-        if lanes.pausing {
+        if lanes.store == Store::Failed {
             self.renewals.more.notify_one();
         } else if lanes.cannot_wait(now).is_none_or(|before| urgency.deadline < before) {
             lanes.free_at.push(now);
-            tokio::spawn(Lane { core: self.clone(), free_at: now }.run());
+            tokio::spawn(Lane { core: self.clone(), free_at: now, tries_again: false }.run());
         }
     }
 }
@@ -117,6 +125,8 @@ impl Core {
 struct Lane {
     core: Arc<Core>,
     free_at: Instant,
+    /// The store failed, and this lane is the one that tries again.
+    tries_again: bool,
 }
 
 impl Lane {
@@ -133,13 +143,12 @@ impl Lane {
             match self.core.renew(request).await {
                 Sent::Nothing => {}
                 Sent::Answered => {
-                    if self.core.renewals.is_pausing() {
-                        self.core.renewals.go_on();
-                    }
+                    self.tries_again = false;
+                    self.core.renewals.answered();
                 }
-                Sent::Failed if self.core.renewals.failed() => {
+                Sent::Failed if self.is_to_try_again() => {
                     self.pause().await;
-                    self.core.renewals.go_on();
+                    self.try_again();
                 }
                 Sent::Failed => return,
             }
@@ -167,6 +176,26 @@ impl Lane {
         self.free_at = free_at;
     }
 
+    /// Its request failed. Tells whether it is the lane that tries again.
+    fn is_to_try_again(&mut self) -> bool {
+        let mut lanes = lock(&self.core.renewals.lanes);
+        self.tries_again |= lanes.store == Store::Answers;
+        if self.tries_again {
+            lanes.store = Store::Failed;
+        }
+        self.tries_again
+    }
+
+    /// The pause is over, or the store answers another lane.
+    fn try_again(&mut self) {
+        let mut lanes = lock(&self.core.renewals.lanes);
+        if lanes.store == Store::Failed {
+            lanes.store = Store::TriedAgain;
+        } else {
+            self.tries_again = false;
+        }
+    }
+
     /// Waits until the next try is worth while, or another lane is answered.
     async fn pause(&self) {
         let failed = self.core.now();
@@ -184,7 +213,11 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        lock(&self.core.renewals.lanes).remove(self.free_at);
+        let mut lanes = lock(&self.core.renewals.lanes);
+        lanes.remove(self.free_at);
+        if self.tries_again {
+            lanes.store = Store::Answers;
+        }
     }
 }
 

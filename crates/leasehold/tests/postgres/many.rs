@@ -109,7 +109,7 @@ async fn a_lock_whose_row_somebody_else_uses_holds_up_none_of_the_others() {
 #[tokio::test]
 async fn a_lock_whose_row_somebody_else_uses_keeps_the_answers_for_others_waiting_for_a_part_of_the_timeout_only() {
     let server = server().await;
-    let options = "timeout=8&options=-c%20lock_timeout%3D60s";
+    let options = "timeout=8s&options=-c%20lock_timeout%3D60s";
     let store = Arc::new(Postgres::connect(&format!("{}?{options}", server.url())).await.unwrap());
     let locks = take_many(&store).await;
     let blocker = session(&server).await;

@@ -79,7 +79,8 @@ async fn a_steal_tells_a_victim_that_listens_to_another_node() {
         let stealing = request("order:42").with_steal(Steal::NEVER.with_same_holder());
         assert!(granted(&thief, &stealing).await.fence > grant.fence);
         let theft = Event::Taken { key: mine.key.clone(), fence: grant.fence, how: Loss::Stolen };
-        assert_eq!(soon("the theft", taken.next()).await, Some(theft));
+        // That of the round before may come late to this node.
+        while soon("the theft", taken.next()).await.as_ref() != Some(&theft) {}
         assert_eq!(victim.release(&mine.lock_id).await.unwrap(), Release::Absent(Absence::NotFound));
         thief.release(&stealing.lock_id).await.unwrap();
     }

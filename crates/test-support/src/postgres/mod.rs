@@ -19,8 +19,7 @@ use crate::stores::{RunningStore, Setup, Start, StoreServer, StoreUnderTest};
 use crate::{Foreign, OtherLibrary};
 
 /// The server starts a process for each connection.
-pub(crate) const STORE: StoreUnderTest =
-    StoreUnderTest { name: "postgres", slow_to_connect: true, start: Start::Server(start) };
+pub(crate) const STORE: StoreUnderTest = StoreUnderTest { name: "postgres", start: Start::Server(start) };
 
 /// The permissions that locks need on tables in the schema `app`, as the documentation lists them.
 pub const GRANTS: [&str; 8] = [

@@ -19,8 +19,7 @@ pub use other::Other;
 use crate::stores::{RunningStore, Setup, Start, StoreServer, StoreUnderTest};
 use crate::{Foreign, OtherLibrary};
 
-pub(crate) const STORE: StoreUnderTest =
-    StoreUnderTest { name: "redis", slow_to_connect: false, start: Start::Server(start) };
+pub(crate) const STORE: StoreUnderTest = StoreUnderTest { name: "redis", start: Start::Server(start) };
 
 /// The permissions that locks need, as the documentation lists them.
 pub const RULES: [&str; 21] = [
