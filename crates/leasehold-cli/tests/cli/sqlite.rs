@@ -309,7 +309,7 @@ fn users_who_share_a_file_can_wake_each_other(store: Store) {
     // The files beside it follow it when its owner uses it next.
     let too_early = Done::from(by("54322", &["ls"]).output().unwrap());
     assert!(too_early.code == 77 && too_early.stderr.contains("use the store once"), "{too_early:?}");
-    assert_eq!(place.run(["ls"]).code, 0);
+    assert_eq!(place.run(["run", "k", "--", "true"]).code, 0);
     let holder = Started::new(&mut by("54322", &["run", "k", "--", "sh", "-c", HOLDING]), &place);
     place.pid("child");
     let waiter = Started::new(&mut by("54323", &["run", "--wait", "5m", "k", "--", "true"]), &place);

@@ -169,9 +169,9 @@ fn the_manual_is_a_page_for_each_command(store: Store) {
     let place = Place::new(store);
     let done = place.run(["man", "pages/man1"]);
     assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (0, "", ""));
-    let mut commands: Vec<_> = ["acquire", "completions", "doctor", "extend", "force-release", "ls", "man", "migrate"]
+    let mut commands: Vec<_> = ["acquire", "completions", "doctor", "extend", "force-release", "init", "ls", "man"]
         .into_iter()
-        .chain(["release", "run", "show", "watch"])
+        .chain(["migrate", "release", "run", "show", "watch"])
         .map(|name| format!("leasehold-{name}.1"))
         .collect();
     commands.push("leasehold.1".to_owned());

@@ -22,24 +22,41 @@ pub(super) fn check_or_make(path: &Path, create: bool) -> Result<(), Error> {
             return Err(denied(error));
         }
     }
-    check(path)
+    check(path, Access::READ_OK | Access::WRITE_OK)
 }
 
-/// Finds out whether the log of the database or its index may be written, if it is there.
-pub(super) fn check_log(path: &Path) -> Result<(), Error> {
-    check(path).map_err(|error| {
+/// Finds out whether the database file is there and may be read.
+pub(super) fn is_there(path: &Path) -> Result<bool, Error> {
+    match may(path, Access::READ_OK) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) if is_denial(&error) => {
+            Err(Error::new(ErrorCode::AuthFailed, "the database file may not be read").with_source(error))
+        }
+        Err(error) => {
+            Err(Error::new(ErrorCode::ServiceUnavailable, "the database file cannot be read").with_source(error))
+        }
+    }
+}
+
+/// Finds out whether the log of the database or its index may be used in this way, if it is there.
+pub(super) fn check_log(path: &Path, access: Access) -> Result<(), Error> {
+    check(path, access).map_err(|error| {
         error.with_hint("have the owner of the file or root use the store once: then its log is for all whom it is for")
     })
 }
 
-/// Finds out whether a file may be written, if it is there.
-fn check(path: &Path) -> Result<(), Error> {
-    let found = accessat(CWD, path, Access::READ_OK | Access::WRITE_OK, AtFlags::EACCESS).map_err(io::Error::from);
-    match found {
+/// Finds out whether a file may be used in this way, if it is there.
+fn check(path: &Path, access: Access) -> Result<(), Error> {
+    match may(path, access) {
         Err(error) if is_denial(&error) => Err(denied(error)),
         // Whatever else is wrong SQLite is about to report.
         _ => Ok(()),
     }
+}
+
+fn may(path: &Path, access: Access) -> io::Result<()> {
+    accessat(CWD, path, access, AtFlags::EACCESS).map_err(io::Error::from)
 }
 
 fn is_denial(error: &io::Error) -> bool {

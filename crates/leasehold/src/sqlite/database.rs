@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rustix::fs::Access;
 
 use super::access;
 use super::clock::HostClock;
@@ -66,7 +67,7 @@ impl Database {
         for suffix in [LOG, INDEX] {
             let file = beside(path, suffix);
             access::follow(path, &file);
-            access::check_log(&file)?;
+            access::check_log(&file, Access::READ_OK | Access::WRITE_OK)?;
         }
         let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
         let clock = prepare_patiently(&mut connection, options)?;
@@ -125,8 +126,8 @@ impl Drop for Database {
 type Identity = (u64, u64);
 
 /// What SQLite appends to the name of a database for its log, and for the index of the log.
-const LOG: &str = "-wal";
-const INDEX: &str = "-shm";
+pub(super) const LOG: &str = "-wal";
+pub(super) const INDEX: &str = "-shm";
 
 /// The file that belongs to the database at `path` and has its name with `suffix`.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {

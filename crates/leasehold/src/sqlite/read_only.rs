@@ -1,14 +1,15 @@
 //! A database for those who only look: nothing is written, and nothing is made beside the file.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::Access;
 
+use super::access;
 use super::clock::HostClock;
-use super::database::{Database, Writes, beside, has_our_tables, wait_for_others};
+use super::database::{Database, INDEX, LOG, Writes, beside, has_our_tables, wait_for_others};
 use super::error::translate;
-use crate::{Error, ErrorCode};
+use crate::Error;
 
 impl Database {
     /// Opens the database to look at it. One that is not there is empty.
@@ -30,11 +31,14 @@ impl Database {
 /// Without a log nobody has the database open, so that all of it is in the file. Then it is read as
 /// it stands: otherwise SQLite would make a log beside it.
 fn open(path: &Path) -> Result<(Connection, Writes), Error> {
-    if !is_there(path)? {
+    if !access::is_there(path)? {
         return Ok((empty()?, Writes::NobodyAtFirst));
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let (opened, writes) = if beside(path, "-wal").exists() {
+    let (opened, writes) = if beside(path, LOG).exists() {
+        for suffix in [LOG, INDEX] {
+            access::check_log(&beside(path, suffix), Access::READ_OK)?;
+        }
         (Connection::open_with_flags(path, flags), Writes::Others)
     } else {
         let url = as_it_stands(path);
@@ -44,19 +48,6 @@ fn open(path: &Path) -> Result<(Connection, Writes), Error> {
     connection.busy_handler(Some(wait_for_others)).map_err(translate)?;
     connection.set_prepared_statement_cache_capacity(32);
     if has_our_tables(&connection)? { Ok((connection, writes)) } else { Ok((empty()?, Writes::NobodyAtFirst)) }
-}
-
-fn is_there(path: &Path) -> Result<bool, Error> {
-    match std::fs::File::open(path) {
-        Ok(_) => Ok(true),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            Err(Error::new(ErrorCode::AuthFailed, "the database file may not be read").with_source(error))
-        }
-        Err(error) => {
-            Err(Error::new(ErrorCode::ServiceUnavailable, "the database file cannot be read").with_source(error))
-        }
-    }
 }
 
 /// A database in memory with nothing in it.
