@@ -89,7 +89,7 @@ fn a_signal_ends_the_keeping(store: Store) {
 fn proceeding_unlocked_runs_the_command_after_the_wait_and_says_so(store: Store) {
     let place = Place::new(store);
     place.run(["acquire", "k", "--holder", "the holder"]);
-    let arguments = ["run", "--json", "--wait", "100ms", "--proceed-unlocked", "k", "--", "sh", "-c", "exit 4"];
+    let arguments = ["run", "--json", "--wait", "1s", "--proceed-unlocked", "k", "--", "sh", "-c", "exit 4"];
     let done = place.run(arguments);
     assert_eq!(done.code, 4);
     assert_eq!(done.event_names(), ["waiting", "unlocked", "started", "exited"]);

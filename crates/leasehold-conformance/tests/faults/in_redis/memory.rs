@@ -40,7 +40,7 @@ async fn a_server_out_of_memory_grants_and_extends_nothing_and_releases_everythi
     grant(client.acquire(&forced).await);
     let before = client.store.lookup(LookupBy::Key(&held.key)).await.unwrap().unwrap();
     let names = all_names(&server);
-    assert_eq!(names.len(), 6, "{names:?}");
+    assert_eq!(names.len(), 7, "{names:?}");
 
     run_out_of_memory(&server);
     let refused = request("refused");
