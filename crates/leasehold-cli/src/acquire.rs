@@ -145,7 +145,7 @@ impl Wanted<'_> {
                     }
                     Err(error) => Asked::Refused(error, seen.recently().map(|(contention, _)| contention)),
                 },
-                signal = signals.next_deadly() => {
+                signal = signals.next_to_stop() => {
                     reporter.report(&event::signal(signal));
                     return Asked::Stopped(signal);
                 }

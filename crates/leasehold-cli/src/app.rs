@@ -106,7 +106,7 @@ fn mortal(common: &Common, work: impl AsyncFnOnce(&Reporter) -> Result<u8, Failu
         let mut signals = Signals::install().map_err(|error| Failure::signals(&error))?;
         tokio::select! {
             result = work(reporter) => result.map(End::Code),
-            signal = signals.next_deadly() => Ok(End::Signal(signal)),
+            signal = signals.next_to_stop() => Ok(End::Signal(signal)),
         }
     })
 }
@@ -152,7 +152,7 @@ fn option_of_command(error: &clap::Error, arguments: &[OsString]) -> Option<Stri
     if error.kind() != ErrorKind::UnknownArgument || error.get(ContextKind::SuggestedArg).is_some() {
         return None;
     }
-    let at = arguments.iter().position(|argument| argument == unknown.as_str())?;
+    let at = arguments.iter().position(|argument| is_option(argument, unknown))?;
     let before = arguments.get(1..at).filter(|before| before.first().is_some_and(|first| first == "run"))?;
     let (before, after) = (before.iter().map(OsString::as_os_str), arguments[at..].iter().map(OsString::as_os_str));
     let (start, dashes) = (["leasehold".as_ref()].into_iter().chain(before), OsStr::new("--"));
@@ -162,6 +162,16 @@ fn option_of_command(error: &clap::Error, arguments: &[OsString]) -> Option<Stri
     let command = after.clone().skip(1).skip_while(|word| *word == dashes);
     let line = shell_line(start.chain([dashes]).chain(after.take(1)).chain([dashes]).chain(command));
     Some(format!("if it is the key: {line}"))
+}
+
+/// Whether an argument is this option, also with a value or among others that are one letter each.
+fn is_option(argument: &OsStr, option: &str) -> bool {
+    let argument = argument.to_string_lossy();
+    let letter = option.strip_prefix('-').filter(|letter| letter.chars().count() == 1 && *letter != "-");
+    match letter {
+        Some(letter) => argument.starts_with('-') && !argument.starts_with("--") && argument.contains(letter),
+        None => argument == option || argument.strip_prefix(option).is_some_and(|rest| rest.starts_with('=')),
+    }
 }
 
 /// Arguments are repeated in the error: none of them may pass for a line of it.

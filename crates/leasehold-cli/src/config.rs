@@ -85,16 +85,17 @@ impl Config {
     }
 
     fn read(path: PathBuf) -> Result<Option<Self>, Failure> {
-        let mut file = match File::open(&path) {
+        // Before it is opened, which would wait for somebody to write if it is a pipe.
+        let found = match std::fs::metadata(&path) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             // A home directory that is not for us is as good as none.
             Err(error) if error.kind() == ErrorKind::PermissionDenied && of_user().as_ref() == Some(&path) => {
                 return Ok(None);
             }
-            opened => opened.map_err(|error| unusable(&path, &error.to_string()))?,
+            found => found.map_err(|error| unusable(&path, &error.to_string()))?,
         };
-        let found = file.metadata().map_err(|error| unusable(&path, &error.to_string()))?;
         check(&found).map_err(|why| unusable(&path, why))?;
+        let mut file = File::open(&path).map_err(|error| unusable(&path, &error.to_string()))?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(|error| unusable(&path, &error.to_string()))?;
         let mut config = Self { path, store: None, stores: BTreeMap::new(), is_readable: found.mode() & 0o044 != 0 };

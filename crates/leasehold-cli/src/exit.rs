@@ -126,7 +126,7 @@ impl Failure {
     /// With the address of the store, if that is what failed.
     pub(crate) fn at(mut self, store: Option<&str>) -> Self {
         if let Some(store) = store.filter(|_| self.of_store) {
-            self.message = format!("{store}: {}", self.message);
+            self.message = format!("{}: {}", store.trim_end_matches(':'), self.message);
             self.of_store = false;
         }
         self

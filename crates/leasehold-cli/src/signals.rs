@@ -38,9 +38,9 @@ impl Signal {
         [Sig::INT, Sig::TERM, Sig::QUIT].contains(&self.to_send())
     }
 
-    /// Whether it ends a process that does not expect it.
-    pub(crate) fn is_deadly(self) -> bool {
-        ![Sig::WINCH.as_raw(), Sig::URG.as_raw(), Sig::CONT.as_raw(), Sig::TSTP.as_raw()].contains(&self.0)
+    /// Whether it ends who has no command to pass it on to. The others are for the command.
+    fn ends_a_wait(self) -> bool {
+        [Sig::INT, Sig::TERM, Sig::QUIT, Sig::HUP].map(Sig::as_raw).contains(&self.0)
     }
 
     /// The name with `SIG`, for those that are known by one.
@@ -134,28 +134,20 @@ impl Signals {
         .await
     }
 
-    /// The next signal that ends a process that does not expect it. Cancel-safe.
-    pub(crate) async fn next_deadly(&mut self) -> Signal {
-        self.next_that(Signal::is_deadly).await
-    }
-
-    /// The next signal that asks to stop, or tells that the terminal is gone. Cancel-safe.
+    /// The next signal that asks to stop, or tells that the terminal is gone, for who has no command
+    /// to pass the others on to. Cancel-safe.
     pub(crate) async fn next_to_stop(&mut self) -> Signal {
-        self.next_that(|signal| signal.asks_to_stop() || signal == Signal::HUP).await
-    }
-
-    async fn next_that(&mut self, counts: impl Fn(Signal) -> bool) -> Signal {
         loop {
             let signal = self.next().await;
-            if counts(signal) {
+            if signal.ends_a_wait() {
                 return signal;
             }
         }
     }
 
-    /// The deadly signal that has come already, if one has. Cancel-safe.
+    /// Such a signal that has come already, if one has. Cancel-safe.
     pub(crate) async fn pending(&mut self) -> Option<Signal> {
-        at_once(self.next_deadly()).await
+        at_once(self.next_to_stop()).await
     }
 
     /// Whether `signal` has come already. Others stay where they are. Cancel-safe.
@@ -214,13 +206,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_signal_that_has_come_is_pending_unless_it_means_nothing() {
+    async fn a_signal_that_has_come_is_pending_unless_it_is_for_a_command() {
         let mut signals = Signals::install().unwrap();
         let ourselves = rustix::process::getpid();
         assert_eq!(signals.pending().await, None);
         rustix::process::kill_process(ourselves, Sig::WINCH).unwrap();
         rustix::process::kill_process(ourselves, Sig::USR2).unwrap();
-        assert_eq!(eventually_pending(&mut signals).await, Sig::USR2.as_raw());
+        rustix::process::kill_process(ourselves, Sig::HUP).unwrap();
+        assert_eq!(eventually_pending(&mut signals).await, Sig::HUP.as_raw());
         assert_eq!(signals.pending().await, None);
     }
 
@@ -229,10 +222,10 @@ mod tests {
         let mut signals = Signals::install().unwrap().with_suspend().unwrap();
         assert!(!signals.has_come(Signal::CONT).await);
         let ourselves = rustix::process::getpid();
-        rustix::process::kill_process(ourselves, Sig::USR1).unwrap();
+        rustix::process::kill_process(ourselves, Sig::HUP).unwrap();
         rustix::process::kill_process(ourselves, Sig::CONT).unwrap();
         while !signals.has_come(Signal::CONT).await {}
         assert!(!signals.has_come(Signal::CONT).await);
-        assert_eq!(eventually_pending(&mut signals).await, Sig::USR1.as_raw());
+        assert_eq!(eventually_pending(&mut signals).await, Sig::HUP.as_raw());
     }
 }

@@ -87,7 +87,11 @@ impl Store {
     }
 
     fn asked_for(common: &Common) -> Result<(Self, Vec<String>), Failure> {
-        let given = common.store.clone().filter(|store| !store.is_empty());
+        if common.store.as_ref().is_some_and(String::is_empty) {
+            return Err(Failure::new(exit::USAGE, "--store is empty")
+                .hint("give a URL or a name, or leave it out for the default store"));
+        }
+        let given = common.store.clone();
         let asked = match given {
             Some(store) => Some((store, Origin::Option)),
             None => from_environment()?.map(|store| (store, Origin::Environment)),
@@ -153,11 +157,6 @@ impl Store {
             Origin::Default { is_new: true, store } => store.scope.warning(),
             _ => None,
         }
-    }
-
-    /// Whether the command of `run` cannot get at the store with what it is told of it.
-    pub(crate) fn needs_credentials(&self) -> bool {
-        credentials(&self.url) != Credentials::None
     }
 
     /// The store and who chose it, for people.

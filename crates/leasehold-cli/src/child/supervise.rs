@@ -215,6 +215,12 @@ impl<'a> Supervisor<'a> {
 
     /// The lock is gone.
     fn lost(&mut self, loss: Loss) {
+        if loss == Loss::Released {
+            // The command gave it back itself, and goes on without.
+            self.lease = None;
+            self.reporter.report(&event::released());
+            return;
+        }
         let now = self.clock.now();
         let kill_at = self.rules.kill_late_at(now, self.deadline.unwrap_or(now));
         let known = self.cause == Some(Cause::Lost);

@@ -50,7 +50,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, F
     let mut signals = Signals::install().map_err(|error| Failure::signals(&error))?;
     let locks = tokio::select! {
         connected = wanted.connect(reporter) => connected?,
-        signal = signals.next_deadly() => return Ok(End::Signal(signal)),
+        signal = signals.next_to_stop() => return Ok(End::Signal(signal)),
     };
     let result = match wanted.ask(&locks, &mut signals, reporter).await {
         Asked::Stopped(signal) => Ok(End::Signal(signal)),

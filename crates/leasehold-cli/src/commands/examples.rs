@@ -15,6 +15,7 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
         "leasehold run -n -E 0 nightly-report -- ./report.sh",
     ),
     ("run", "Wait for five minutes at most:", "leasehold run --wait 5m nightly-report -- ./report.sh"),
+    ("init", "Let root and the group ops share the default store of this host:", "leasehold init --group ops"),
     (
         "acquire",
         "Hold a lock for a few steps of a script:",

@@ -1,5 +1,5 @@
 use clap::Args;
-use leasehold::{LockId, Ttl};
+use leasehold::{LockId, Locks, Ttl};
 
 use crate::exit::{self, Failure};
 use crate::options::{Common, ttl};
@@ -9,8 +9,11 @@ use crate::store;
 
 /// Make a lock last longer, by its lock id
 ///
-/// The lock ends --ttl from now, whatever was left of it. A lock that is not there any more is not
-/// taken again: the exit code is 79.
+/// The lock ends --ttl from now at the earliest: one that lasts longer is left as it is. A lock that
+/// is not there any more is not taken again: the exit code is 79.
+///
+/// The lock of a `leasehold run` is renewed anyway. Inside its command, a longer --ttl is what it is
+/// renewed to from then on.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
@@ -28,9 +31,18 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
     let request = Request::Extend { lock_id: options.lock_id, ttl_ms: options.ttl.as_millis() };
     let extended = match own_lock::ask(&options.common, &request).await? {
         Some(answer) => answer == Answer::Done(true),
-        None => store::open(&options.common, reporter).await?.extend(&options.lock_id, options.ttl).await?,
+        None => extend(&store::open(&options.common, reporter).await?, &options.lock_id, options.ttl).await?,
     };
     if extended { Ok(0) } else { Err(absent()) }
+}
+
+/// Never makes it end earlier: its holder would not know.
+async fn extend(locks: &Locks, lock_id: &LockId, ttl: Ttl) -> Result<bool, Failure> {
+    let wanted = locks.now().await?.expiry(ttl);
+    if locks.get_by_id(lock_id).await?.is_some_and(|info| info.expires_at >= wanted) {
+        return Ok(true);
+    }
+    Ok(locks.extend(lock_id, ttl).await?)
 }
 
 /// What `extend` and `release` say of a lock that is not there.

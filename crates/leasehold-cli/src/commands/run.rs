@@ -3,7 +3,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Error, ErrorCode, Guard, Holder, Lease, LockState, Locks};
+use leasehold::{Error, ErrorCode, Guard, Holder, Lease, LockState, Locks, Loss};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -102,7 +102,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, F
     let mut signals = Signals::install().map_err(|error| Failure::signals(&error))?;
     let locks = tokio::select! {
         connected = wanted.connect(reporter) => connected,
-        signal = signals.next_deadly() => return Ok(End::Signal(signal)),
+        signal = signals.next_to_stop() => return Ok(End::Signal(signal)),
     };
     let locks = match locks {
         Ok(locks) => locks,
@@ -190,6 +190,11 @@ impl Run<'_> {
             let _ = tokio::time::timeout(AFTER_LOSS, guard.release()).await;
             return Ok(End::Code(exit::LOST));
         }
+        if guard.loss() == Some(Loss::Released) {
+            // The command gave it back itself.
+            drop(guard);
+            return outcome.map(|(end, _)| end);
+        }
         let released = guard.release().await;
         self.released(outcome?.0, released)
     }
@@ -199,13 +204,11 @@ impl Run<'_> {
         Ok(self.start(None, None, signals).await?.0.end())
     }
 
-    /// Lets the command extend, release and look at its lock, if it cannot do so in the store
-    /// because it does not get the credentials.
+    /// Lets the command extend, release and look at its lock. Through us, so that we know of it, and
+    /// it needs no credentials.
     fn serve(&self, guard: &Guard, locks: &Locks) -> Option<OwnLock> {
-        if !self.store.needs_credentials() {
-            return None;
-        }
-        let served = OwnLock::serve(locks, self.store.public_name(), &self.options.task.key, guard.lock_id());
+        let (key, ttl) = (&self.options.task.key, self.options.lock.ttl);
+        let served = OwnLock::serve(locks, self.store.public_name(), key, guard.lock_id(), ttl);
         let warn = |error: &io::Error| {
             let text = format!("the command cannot extend its lock without the store's password: no socket: {error}");
             self.reporter.report(&event::warning(&text));

@@ -1,5 +1,6 @@
-//! What the command of `run` may do with the lock it runs under without the credentials of the
-//! store: the running `leasehold` does it, asked through a socket that only its user can reach.
+//! What the command of `run` may do with the lock it runs under: the running `leasehold` does it,
+//! asked through a socket that only its user can reach. So it knows of it, and the command needs no
+//! credentials.
 
 mod ask;
 mod serve;

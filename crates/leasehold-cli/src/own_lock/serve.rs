@@ -34,6 +34,8 @@ struct Served {
     store: String,
     key: Key,
     lock_id: LockId,
+    /// That of the `run`.
+    ttl: Ttl,
 }
 
 impl OwnLock {
@@ -42,12 +44,12 @@ impl OwnLock {
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn serve(locks: &Locks, store: String, key: &Key, lock_id: &LockId) -> io::Result<Self> {
+    pub(crate) fn serve(locks: &Locks, store: String, key: &Key, lock_id: &LockId, ttl: Ttl) -> io::Result<Self> {
         let directory = make_directory()?;
         let listener = UnixListener::bind(socket_in(&directory)).inspect_err(|_| {
             let _ = std::fs::remove_dir(&directory);
         })?;
-        let served = Arc::new(Served { locks: locks.clone(), store, key: key.clone(), lock_id: *lock_id });
+        let served = Arc::new(Served { locks: locks.clone(), store, key: key.clone(), lock_id: *lock_id, ttl });
         let task = tokio::spawn(async move {
             loop {
                 match listener.accept().await {
@@ -131,7 +133,8 @@ impl Served {
         Ok(match request {
             Request::Extend { lock_id, ttl_ms } => {
                 let ttl = Ttl::from_millis(ttl_ms).map_err(|error| Failure::usage(&error))?;
-                Answer::Done(self.locks.extend(&lock_id, ttl).await?)
+                // Whoever wants it to last longer does not want it to end earlier.
+                Answer::Done(self.locks.extend(&lock_id, ttl.max(self.ttl)).await?)
             }
             Request::Release { lock_id } => Answer::Done(self.locks.release(&lock_id).await?),
             Request::Show { key } => match self.locks.get_by_key(&key).await? {

@@ -11,6 +11,7 @@ use test_support::{Case, blocking_cases};
 
 use crate::Store;
 use crate::servers::unused_address;
+use crate::sqlite::through;
 use crate::support::{Done, Place};
 
 pub(crate) const CASES: &[Case] = blocking_cases![
@@ -216,6 +217,17 @@ fn a_configuration_that_makes_no_sense_is_refused_with_its_line(store: Store) {
     std::fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
     let by_anybody = done(configured(&place, "", &["ls"]));
     assert!(by_anybody.code == 78 && by_anybody.stderr.contains("others may write it"), "{by_anybody:?}");
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(place.path("."), Permissions::from_mode(0o777)).unwrap();
+    let stranger = ["setpriv", "--reuid", "54340", "--regid", "54340", "--clear-groups"];
+    let not_for_us = done(through(&stranger, &configured(&place, "", &["ls"])));
+    assert!(not_for_us.code == 78 && not_for_us.stderr.contains("config.toml"), "not the default: {not_for_us:?}");
+    std::fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let mut pipe = place.leasehold(["ls"]);
+    pipe.env_remove("LEASEHOLD_STORE").env("XDG_CONFIG_HOME", place.path("config"));
+    let pipe = done(pipe);
+    assert!(pipe.code == 78 && pipe.stderr.contains("config.toml"), "{pipe:?}");
 }
 
 fn a_password_is_no_secret_on_the_command_line_and_in_a_file_for_all(store: Store) {

@@ -107,12 +107,17 @@ echo $LEASEHOLD_SOCKET > socket
 "$0" extend AAAAAAAAAAAAAAAAAAAAAA 2> other && exit 3
 setpriv --reuid 54331 --regid 54331 --clear-groups "$0" extend 2> stranger && exit 4
 LEASEHOLD_STORE=sqlite:elsewhere.db "$0" show k 2> elsewhere && exit 5
-"$0" release
-while :; do sleep 0.02; done
+"$0" extend --ttl 1s && "$0" show --json k > still || exit 6
+"$0" release || exit 7
+"$0" show k 2> after && exit 8
+exit 3
 "#;
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
     let done = place.run(["run", "--ttl", "10s", "k", "--", "sh", "-c", script, leasehold]);
-    assert_eq!(done.code, 79, "it gave its lock back: {done:?}");
+    assert_eq!(done.code, 3, "it gave its lock back, and went on: {done:?}");
+    let still: serde_json::Value = serde_json::from_str(&place.read("still")).unwrap();
+    assert!(still["expires_in_ms"].as_u64().unwrap() > 5_000, "never shortened below that of the run: {still}");
+    assert!(place.read("after").contains("nobody holds 'k'") && !place.is_held("k"), "{}", place.read("after"));
     assert!(!place.read("environment").contains("s3cret"), "{}", place.read("environment"));
     let shown: serde_json::Value = serde_json::from_str(&place.read("shown")).unwrap();
     assert!(shown["expires_in_ms"].as_u64().unwrap() > 60_000, "{shown}");

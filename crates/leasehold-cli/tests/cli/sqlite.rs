@@ -276,7 +276,7 @@ fn doctor_tells_of_a_clock_that_makes_no_sense(store: Store) {
 const HOLDING: &str = "echo $$ > child; while [ ! -e stop ]; do sleep 0.02; done";
 
 /// The same command, run by another program that has it run in some other way.
-fn through(program: &[&str], command: &Command) -> Command {
+pub(crate) fn through(program: &[&str], command: &Command) -> Command {
     let mut other = Command::new(program[0]);
     other.args(&program[1..]).arg(command.get_program()).args(command.get_args());
     other.current_dir(command.get_current_dir().unwrap());

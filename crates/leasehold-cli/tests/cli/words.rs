@@ -63,6 +63,9 @@ fn an_incomplete_command_line_says_what_to_type(store: Store) {
         // As of a script whose variable for the key is empty.
         (&["run", "--", "touch", "a b"], "leasehold run KEY -- touch 'a b'"),
         (&["run", "k", "-x", "a b"], "if it belongs to the command: leasehold run k -- -x 'a b'"),
+        (&["run", "k", "-xyz", "a"], "if it belongs to the command: leasehold run k -- -xyz a"),
+        (&["run", "k", "--foo=1", "a"], "if it belongs to the command: leasehold run k -- --foo=1 a"),
+        (&["run", "k", "--store", "", "true"], "give a URL or a name, or leave it out for the default store"),
         (&["run", "-x", "--", "true"], "if it is the key: leasehold run -- -x -- true"),
         (&["run", "--wiat", "5s", "k", "--", "true"], "a similar argument exists: '--wait'"),
         (&["ls", "--jsno"], "a similar argument exists: '--json'"),

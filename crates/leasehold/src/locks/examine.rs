@@ -58,8 +58,9 @@ impl Locks {
         }
         // One key for each host and program: two who examine at once must not make many.
         let key = Key::new(&format!("leasehold-examine-{}", HashId::of(Holder::default().as_str())))?;
-        if let Err(error) = locks.examine_operations(&key, &mut checks).await {
-            checks.push(Check::failed("operations", &error));
+        let operations = locks.examine_operations(&key, &mut checks).await;
+        if let Err(error) = &operations {
+            checks.push(Check::failed("operations", error));
         }
         match driver.examine(url).await {
             Ok(more) => checks.extend(more),
@@ -67,7 +68,9 @@ impl Locks {
         }
         // A lock that could not be released shows among the operations.
         let _ = locks.shutdown().await;
-        if let Err(error) = driver.forget(url, &key).await {
+        if operations.is_ok()
+            && let Err(error) = driver.forget(url, &key).await
+        {
             let detail = format!("the fence counter of this examination stays, and no second one will: {error}");
             checks.push(Check::new("traces", Verdict::Ok, detail));
         }

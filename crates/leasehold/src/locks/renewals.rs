@@ -80,8 +80,8 @@ impl Renewals {
         }
     }
 
-    fn is_pausing(&self) -> bool {
-        lock(&self.lanes).store == Store::Failed
+    fn store_answers(&self) -> bool {
+        lock(&self.lanes).store == Store::Answers
     }
 }
 
@@ -150,7 +150,8 @@ impl Lane {
                     self.pause().await;
                     self.try_again();
                 }
-                Sent::Failed => return,
+                // Whoever tries again may hang, and these could not wait for it.
+                Sent::Failed => self.pause().await,
             }
         }
     }
@@ -197,10 +198,11 @@ impl Lane {
     }
 
     /// Waits until the next try is worth while, or another lane is answered.
-    async fn pause(&self) {
+    async fn pause(&mut self) {
+        self.busy_for(PAUSE.1);
         let failed = self.core.now();
         let share = 0.5 + fastrand::f64() / 2.0;
-        while self.core.renewals.is_pausing()
+        while !self.core.renewals.store_answers()
             && let Some(urgency) = self.core.urgency()
         {
             tokio::select! {

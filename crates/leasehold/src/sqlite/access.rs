@@ -42,7 +42,7 @@ pub(super) fn is_there(path: &Path) -> Result<bool, Error> {
 /// Finds out whether the log of the database or its index may be used in this way, if it is there.
 pub(super) fn check_log(path: &Path, access: Access) -> Result<(), Error> {
     check(path, access).map_err(|error| {
-        error.with_hint("have the owner of the file or root use the store once: then its log is for all whom it is for")
+        error.with_hint("have root, or whoever owns the log beside the file, use the store once: then it is for all whom the file is for")
     })
 }
 

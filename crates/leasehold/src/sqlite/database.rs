@@ -71,6 +71,10 @@ impl Database {
         }
         let mut connection = Connection::open_with_flags(path, flags).map_err(translate)?;
         let clock = prepare_patiently(&mut connection, options)?;
+        // SQLite has made those that were not there, and they stay.
+        for suffix in [LOG, INDEX] {
+            access::follow(path, &beside(path, suffix));
+        }
         Ok(Self::new(connection, path, clock, Writes::All))
     }
 

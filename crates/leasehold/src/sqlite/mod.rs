@@ -154,9 +154,7 @@ impl Sqlite {
     ///
     /// As [`open`](Sqlite::open).
     pub async fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, Error> {
-        // A program that changes its directory later must still find the file.
-        let path = std::path::absolute(path.as_ref())
-            .map_err(|source| Error::invalid("the database file has no usable path").with_source(source))?;
+        let path = resolve(path.as_ref())?;
         let open = {
             let path = path.clone();
             move || Database::open(&path, &options)
@@ -174,8 +172,7 @@ impl Sqlite {
     ///
     /// As [`open`](Sqlite::open), but for those about a missing file or right to write.
     pub async fn open_read_only(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = std::path::absolute(path.as_ref())
-            .map_err(|source| Error::invalid("the database file has no usable path").with_source(source))?;
+        let path = resolve(path.as_ref())?;
         let open = {
             let path = path.clone();
             move || Database::open_read_only(&path)
@@ -238,6 +235,24 @@ impl Sqlite {
     }
 }
 
+/// The path of the database file itself: SQLite keeps its log beside that, and not beside a link to
+/// it. And a program that changes its directory later must still find it.
+fn resolve(path: &Path) -> Result<PathBuf, Error> {
+    const MOST_LINKS: usize = 40;
+    let unusable = |source| Error::invalid("the database file has no usable path").with_source(source);
+    let mut path = std::path::absolute(path).map_err(unusable)?;
+    for _ in 0..MOST_LINKS {
+        match (path.canonicalize(), path.read_link()) {
+            (Ok(file), _) => return Ok(file),
+            // The file may yet be made where the link leads.
+            (Err(_), Ok(target)) => path = path.parent().unwrap_or(Path::new("/")).join(target),
+            (Err(_), Err(_)) => break,
+        }
+    }
+    let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+    Ok(directory.zip(path.file_name()).map_or_else(|| path.clone(), |(directory, name)| directory.join(name)))
+}
+
 /// Counts the calls that wait for an answer.
 struct Calling<'a> {
     calls: &'a AtomicUsize,
@@ -290,6 +305,10 @@ fn failed<T>(locks: usize, outcome: Result<Answer, Error>) -> Vec<Result<T, Erro
 impl Handle {
     async fn call(&self, op: Op) -> Result<Answer, Error> {
         self.process.check()?;
+        if self.read_only && !op.only_reads() {
+            return Err(Error::new(ErrorCode::AuthFailed, "this handle only looks at locks")
+                .with_hint("connect with the right to write"));
+        }
         let (reply, mut answer) = oneshot::channel();
         let calling = Calling::new(&self.calls);
         self.jobs.send(Job { op, reply: Some(reply) }).map_err(|_| stopped())?;

@@ -142,6 +142,35 @@ async fn what_is_urgent_gets_out_whatever_hangs() {
 }
 
 #[tokio::test]
+async fn what_is_urgent_is_tried_again_while_the_one_that_tries_again_hangs() {
+    let world = HeldUp::new();
+    let (long, short) = (Duration::from_secs(6000), Duration::from_secs(3));
+    let failure = Fault::FailBefore(ErrorCode::ServiceUnavailable);
+    let hanging = world.take("long", 1, long).await;
+    world.store.extends.stop_only(&hanging);
+    world.faults.next(Operation::Extend, failure);
+    world.clock.advance(long / 3);
+    eventually("the next try hangs", async || {
+        world.clock.advance(Duration::from_millis(10));
+        world.store.extends.reached() == 1
+    })
+    .await;
+    let lock = world.locks.lock("short").ttl(short).acquire().await.unwrap();
+    world.faults.next(Operation::Extend, failure);
+    world.clock.advance(short / 3);
+    eventually("that one fails", async || lock.state() == LockState::Uncertain).await;
+    eventually("it is renewed all the same", async || {
+        // Slowly enough for a keeper that is not scheduled.
+        if lock.remaining() > short / 3 {
+            world.clock.advance(Duration::from_millis(10));
+        }
+        lock.state() == LockState::Held
+    })
+    .await;
+    assert_eq!(world.store.extends.reached(), 2, "the other hangs all the while");
+}
+
+#[tokio::test]
 async fn there_are_no_more_lanes_for_what_can_wait() {
     let world = HeldUp::new();
     let guards = world.take("k", 8 * 64, TTL).await;

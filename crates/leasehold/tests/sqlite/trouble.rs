@@ -207,3 +207,41 @@ async fn a_new_file_is_for_its_owner_alone() {
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
     }
 }
+
+#[tokio::test]
+async fn a_link_to_the_file_leads_to_the_same_locks_and_the_same_log() {
+    let (directory, path) = directory();
+    let link = directory.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    // The file is made where the link leads, for its owner alone.
+    let store = Sqlite::open(&link).await.unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    granted(&store, &request("order:42")).await;
+    for seen_at in [&path, &link] {
+        let reader = Sqlite::open_read_only(seen_at).await.unwrap();
+        assert!(reader.is_locked(&request("order:42").key).await.unwrap(), "{}", seen_at.display());
+    }
+    assert!(!directory.path().join("link.db-wal").exists());
+}
+
+#[tokio::test]
+async fn a_handle_that_only_looks_grants_nothing_and_ends_no_lock_of_this_process() {
+    let (_directory, path) = directory();
+    for there in [false, true] {
+        let store = if there { Some(Sqlite::open(&path).await.unwrap()) } else { None };
+        let reader = Sqlite::open_read_only(&path).await.unwrap();
+        let wanted = request("order:42");
+        assert_eq!(reader.acquire(&wanted).await.unwrap_err().code(), ErrorCode::AuthFailed, "{there}");
+        assert_eq!(reader.force_release(&wanted.key).await.unwrap_err().code(), ErrorCode::AuthFailed);
+        assert!(!reader.is_locked(&wanted.key).await.unwrap());
+        let Some(store) = store else { continue };
+        granted(&store, &wanted).await;
+        drop(reader);
+        // Another process that closes the file as the last one takes its log away: SQLite's locks,
+        // which say that we have it open, must still be there.
+        let look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT count(*) FROM locks').fetchone(); c.close()";
+        assert!(Command::new("python3").args(["-c", look]).arg(&path).status().unwrap().success());
+        assert!(store.is_locked(&wanted.key).await.unwrap());
+        assert_eq!(store.release(&wanted.lock_id).await.unwrap(), Release::Released);
+    }
+}

@@ -40,13 +40,13 @@ local function count_held()
 end
 
 -- Whether the set of held locks has all of them: other libraries do not know of it. A lock is two names that expire, its
--- record and its index, so if the database has no more of those than belong to what the set has, there is no other lock.
+-- record and its index, so if the database has just those that belong to what the set has, there is no other lock.
 -- Whoever may not ask has to look.
 local function all_are_known()
   local ok, count = pcall(count_held)
   local keyspace = redis.pcall('INFO', 'keyspace')
   local expiring = type(keyspace) == 'string' and string.match(keyspace, ARGV[7] .. 'keys=%d+,expires=(%d+)')
-  return ok and count and expiring and tonumber(expiring) <= 2 * count
+  return ok and count and expiring and tonumber(expiring) == 2 * count
 end
 
 -- Follows indexes to the names of their locks.
