@@ -158,8 +158,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// Tries once, and waits if that shows somebody with the lock who does not wait for us. Who waits
-    /// only for a store that fails should hear why.
+    /// Tries once, and waits if that shows somebody with the lock who does not wait for us. Who
+    /// waits only for a store that fails should hear why.
     async fn acquire(&self, locks: &Locks, seen: &Arc<Seen>, reporter: &Reporter) -> Result<Guard, Error> {
         let (started, timeout) = (self.since, self.options.wait_at_most());
         let mut waiting = WaitingForStore::default();

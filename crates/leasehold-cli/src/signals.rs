@@ -134,8 +134,8 @@ impl Signals {
         .await
     }
 
-    /// The next signal that asks to stop, or tells that the terminal is gone, for who has no command
-    /// to pass the others on to. Cancel-safe.
+    /// The next signal that asks to stop, or tells that the terminal is gone, for who has no
+    /// command to pass the others on to. Cancel-safe.
     pub(crate) async fn next_to_stop(&mut self) -> Signal {
         loop {
             let signal = self.next().await;

@@ -9,11 +9,11 @@ use crate::store;
 
 /// Make a lock last longer, by its lock id
 ///
-/// The lock ends --ttl from now at the earliest: one that lasts longer is left as it is. A lock that
-/// is not there any more is not taken again: the exit code is 79.
+/// The lock ends --ttl from now at the earliest: one that lasts longer is left as it is. A lock
+/// that is not there any more is not taken again: the exit code is 79.
 ///
-/// The lock of a `leasehold run` is renewed anyway. Inside its command, a longer --ttl is what it is
-/// renewed to from then on.
+/// The lock of a `leasehold run` is renewed anyway. Inside its command, a longer --ttl is what it
+/// is renewed to from then on.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {

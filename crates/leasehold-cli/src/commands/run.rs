@@ -204,8 +204,8 @@ impl Run<'_> {
         Ok(self.start(None, None, signals).await?.0.end())
     }
 
-    /// Lets the command extend, release and look at its lock. Through us, so that we know of it, and
-    /// it needs no credentials.
+    /// Lets the command extend, release and look at its lock. Through us, so that we know of it,
+    /// and it needs no credentials.
     fn serve(&self, guard: &Guard, locks: &Locks) -> Option<OwnLock> {
         let (key, ttl) = (&self.options.task.key, self.options.lock.ttl);
         let served = OwnLock::serve(locks, self.store.public_name(), key, guard.lock_id(), ttl);

@@ -40,8 +40,8 @@ fn twenty_processes_lose_no_increment_and_their_fences_grow(store: Store) {
     assert!(strictly_increasing(&fences));
 }
 
-/// Every fifteenth holder is killed between reading the counter and writing it. Its command dies with
-/// it, so what it had read is never written.
+/// Every fifteenth holder is killed between reading the counter and writing it. Its command dies
+/// with it, so what it had read is never written.
 fn holders_that_are_killed_lose_their_own_increment_and_nobody_elses(store: Store) {
     const PROCESSES: usize = 20;
     // Each kill costs the ttl and the tolerance, so there are few by default.

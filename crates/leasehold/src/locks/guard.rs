@@ -60,8 +60,8 @@ impl Guard {
     /// `release_timeout` had passed; the background goes on trying for as long as the lease would
     /// last.
     ///
-    /// If the answer comes more than [`TIME_TOLERANCE`](crate::TIME_TOLERANCE) after the lease would
-    /// have ended, a lock that the store does not know counts as run out on the way, which is no
+    /// If the answer comes more than [`TIME_TOLERANCE`](crate::TIME_TOLERANCE) after the lease
+    /// would have ended, a lock that the store does not know counts as run out on the way, which is no
     /// error. That somebody took it before can then not be told: the store keeps nothing of a lock
     /// that is gone. A guard is told of a steal at once, unless the store sends no wake-ups or this
     /// one was missed.
