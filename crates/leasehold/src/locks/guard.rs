@@ -61,10 +61,10 @@ impl Guard {
     /// last.
     ///
     /// If the answer comes more than [`TIME_TOLERANCE`](crate::TIME_TOLERANCE) after the lease
-    /// would have ended, a lock that the store does not know counts as run out on the way, which is no
-    /// error. That somebody took it before can then not be told: the store keeps nothing of a lock
-    /// that is gone. A guard is told of a steal at once, unless the store sends no wake-ups or this
-    /// one was missed.
+    /// would have ended, a lock that the store does not know counts as run out on the way, which is
+    /// no error. That somebody took it before can then not be told: the store keeps nothing of a
+    /// lock that is gone. A guard is told of a steal at once, unless the store sends no wake-ups or
+    /// this one was missed.
     pub async fn release(self) -> Result<(), Error> {
         self.give_back().await?.or_lost()
     }
