@@ -7,7 +7,7 @@ use super::connections::Parameter;
 use super::error::ServerSaid;
 use super::extend::Extended;
 use super::record::unreadable;
-use super::{Postgres, decode_release, number};
+use super::{Postgres, answers, number};
 use crate::backend::{Backend, Extend, Release, all};
 use crate::remote::driver_error::not_connected_in_time;
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
@@ -58,7 +58,7 @@ impl Postgres {
         self.sweep.perhaps(&self.connections, &self.tables);
         let calls = ids.iter().enumerate().map(|(index, id)| -> Call<'_, Release> {
             match answers.get(index) {
-                Some(Some(answer)) => Box::pin(std::future::ready(Ok(decode_release(*answer)))),
+                Some(Some(answer)) => Box::pin(std::future::ready(Ok(answers::release(*answer)))),
                 _ => Box::pin(self.alone(Operation::Release, begun, !answers.is_empty(), self.release(id))),
             }
         });

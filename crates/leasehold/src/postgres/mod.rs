@@ -1,5 +1,6 @@
 //! Locks in a PostgreSQL database.
 
+mod answers;
 mod compare;
 mod connections;
 mod driver;
@@ -22,6 +23,7 @@ mod push;
 mod record;
 mod rules;
 mod search_path;
+mod statements;
 mod sweep;
 mod tables;
 mod tls;
@@ -42,19 +44,20 @@ use self::connections::{Connections, Parameter};
 use self::endpoints::Endpoints;
 use self::obstacle::Wanted;
 use self::push::{ListenConnection, Source};
-use self::record::{millis, unreadable};
+use self::record::unreadable;
+use self::statements::Statements;
 use self::sweep::Sweep;
 use self::tables::Tables;
 use crate::backend::{
-    Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, Grant, ListPage, ListRequest,
-    LookupBy, Record, Release, StorageKeys, Subscription, TimeAuthority, Topic,
+    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
+    Release, StorageKeys, Subscription, TimeAuthority, Topic,
 };
 use crate::remote::listener::Listener;
 use crate::remote::notification::{GRANTED_TOPIC, TAKEN_TOPIC, freed_topic};
 use crate::remote::per_runtime::PerRuntime;
 use crate::remote::stored::Stored;
 use crate::stores::Migrated;
-use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
+use crate::{Error, ErrorCode, Key, LockId, Operation, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
 pub use options::PostgresOptions;
@@ -100,40 +103,6 @@ pub struct Postgres {
     sweep: Sweep,
     /// Turns of calls for one lock that one for many could not do.
     lone_calls: Semaphore,
-}
-
-/// The statements, with the names of the tables filled in.
-struct Statements {
-    acquire: String,
-    release: String,
-    release_many: String,
-    extend: String,
-    extend_many: String,
-    force_release: String,
-    obstacle: String,
-    by_key: String,
-    by_id: String,
-    list: String,
-    now: String,
-}
-
-impl Statements {
-    fn new(tables: &Tables) -> Self {
-        let find = include_str!("sql/find.sql");
-        Self {
-            acquire: tables.fill("SELECT * FROM {{acquire}}($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8, $9)"),
-            release: tables.fill("SELECT {{release}}($1)"),
-            release_many: tables.fill("SELECT {{release_many}}($1)"),
-            extend: tables.fill("SELECT * FROM {{extend}}($1, $2, $3)"),
-            extend_many: tables.fill("SELECT * FROM {{extend_many}}($1, $2)"),
-            obstacle: tables.fill(include_str!("sql/obstacle.sql")),
-            force_release: tables.fill(&find.replace("{{locks}}", "{{force_release}}($1)")),
-            by_key: tables.fill(&format!("{find} WHERE l.key = $1")),
-            by_id: tables.fill(&format!("{find} WHERE l.lock_id = $1")),
-            list: tables.fill(&format!("{find} {}", include_str!("sql/list.sql"))),
-            now: tables.fill("SELECT {{now_us}}"),
-        }
-    }
 }
 
 impl Postgres {
@@ -328,7 +297,7 @@ impl Backend for Postgres {
         ];
         let row = self.query_one(Operation::Acquire, &self.statements.acquire, &parameters);
         let row = self.explained(Wanted::Key(&key), row).await?;
-        decode_acquire(&row, request).map_err(|error| error.during(Operation::Acquire))
+        answers::acquire(&row, request).map_err(|error| error.during(Operation::Acquire))
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
@@ -336,7 +305,7 @@ impl Backend for Postgres {
         let row = self.query_one(Operation::Release, &self.statements.release, &parameters);
         let row = self.explained(Wanted::Id(id), row).await?;
         self.sweep.perhaps(&self.connections, &self.tables);
-        Ok(decode_release(row.try_get(0).map_err(unreadable)?))
+        Ok(answers::release(row.try_get(0).map_err(unreadable)?))
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
@@ -416,35 +385,6 @@ impl Backend for Postgres {
             .with_wake_ups(self.wake_ups.get().copied().unwrap_or(true))
             .with_clock_floored_fences(true)
             .with_call_timeout(self.connections.timeout)
-    }
-}
-
-/// What the function of acquire answered: a new grant, or a record that stands.
-fn decode_acquire(row: &Row, request: &AcquireRequest) -> Result<Acquire, Error> {
-    let text = |column| row.try_get::<_, String>(column).map_err(unreadable);
-    let number = |column| row.try_get::<_, i64>(column).map_err(unreadable);
-    let granted: bool = row.try_get(0).map_err(unreadable)?;
-    let (id, fence, since, until) = (text(1)?, text(2)?, number(3)?, number(4)?);
-    if granted {
-        let fence = fence.parse::<Fence>().and_then(|fence| Fence::new(fence.get()))?;
-        let (acquired_at, expires_at) = (millis(since), millis(until));
-        return Ok(Acquire::Granted(Grant { lock_id: request.lock_id, fence, acquired_at, expires_at }));
-    }
-    let details: Option<String> = row.try_get(5).map_err(unreadable)?;
-    let now: Timestamp = record::micros(number(6)?);
-    let stored = record::stored(request.key.as_str().to_owned(), id, fence, since, until, details.as_deref());
-    if stored.has_id(&request.lock_id) {
-        return Ok(Acquire::Granted(record::into_record(stored)?.grant()));
-    }
-    Ok(Acquire::Held(stored.contention(now)))
-}
-
-/// What the functions of release say of one lock.
-fn decode_release(answer: i32) -> Release {
-    match answer {
-        1 => Release::Released,
-        -1 => Release::Absent(Absence::Expired),
-        _ => Release::Absent(Absence::NotFound),
     }
 }
 

@@ -18,6 +18,7 @@ mod refusal;
 mod script;
 mod sentinel;
 mod server;
+mod tls;
 mod url;
 
 use std::fmt;

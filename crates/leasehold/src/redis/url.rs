@@ -2,17 +2,13 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
-    TlsCertificates,
-};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use super::error::translate;
 use super::options::{RedisOptions, RedisTls};
 use super::password_file;
 use super::server::{Place, Server};
+use super::tls::client;
 use crate::Error;
 use crate::stores::Credentials;
 use crate::url_option::{UrlOption, UrlReader};
@@ -239,21 +235,6 @@ fn info(url: &str) -> Result<ConnectionInfo, Error> {
     Ok(settings(info))
 }
 
-fn client(info: ConnectionInfo, options: &RedisOptions) -> Result<Client, Error> {
-    if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-        if options.tls != Default::default() {
-            return Err(unusable("has TLS options but no TLS").with_hint("use rediss:// instead of redis://"));
-        }
-        return Client::open(info).map_err(|error| translate(error, false));
-    }
-    install_cryptography();
-    Client::build_with_tls(info, certificates(options)?).map_err(|source| {
-        Error::invalid("a certificate or key for TLS cannot be used")
-            .with_hint("they must be in PEM format")
-            .with_source(source)
-    })
-}
-
 fn settings(info: ConnectionInfo) -> ConnectionInfo {
     let tcp = TcpSettings::default()
         .set_nodelay(true)
@@ -264,38 +245,6 @@ fn settings(info: ConnectionInfo) -> ConnectionInfo {
         .set_protocol(ProtocolVersion::RESP3)
         .set_lib_name("leasehold", env!("CARGO_PKG_VERSION"));
     info.set_tcp_settings(tcp).set_redis_settings(redis)
-}
-
-/// The TLS library needs one implementation of cryptography for the whole process. A program that
-/// chose one keeps it.
-fn install_cryptography() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may have been faster.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-}
-
-fn certificates(options: &RedisOptions) -> Result<TlsCertificates, Error> {
-    let read = |path: &std::path::Path| {
-        std::fs::read(path).map_err(|source| {
-            Error::invalid("a file for TLS cannot be read")
-                .with_hint("check the options ca, cert and key")
-                .with_source(source)
-        })
-    };
-    let tls = &options.tls;
-    let client_tls = match (&tls.cert, &tls.key) {
-        (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
-        (None, None) => None,
-        _ => return Err(unusable("has only one of cert and key").with_hint("a certificate comes with its private key")),
-    };
-    let root_cert = tls.ca.as_deref().map(read).transpose()?;
-    // The driver would go on without it, and trust nobody.
-    if root_cert.as_deref().is_some_and(|pem| !CertificateDer::pem_slice_iter(pem).any(|found| found.is_ok())) {
-        return Err(Error::invalid("the file of trusted authorities has no certificate")
-            .with_hint("the option ca must name a file in PEM format"));
-    }
-    Ok(TlsCertificates { client_tls, root_cert })
 }
 
 fn read_options(given: &[UrlOption<'_>], of_socket: bool, options: &mut RedisOptions) -> Result<(), Error> {
@@ -316,7 +265,7 @@ fn read_options(given: &[UrlOption<'_>], of_socket: bool, options: &mut RedisOpt
     Ok(())
 }
 
-fn unusable(why: &str) -> Error {
+pub(super) fn unusable(why: &str) -> Error {
     READER.unusable(why)
 }
 
