@@ -155,10 +155,14 @@ impl Error {
     }
 
     pub(crate) fn timed_out(operation: Operation, after: Duration) -> Self {
+        Self::unanswered(operation, after).with_outcome_unknown()
+    }
+
+    /// No answer to a request that changes nothing.
+    pub(crate) fn unanswered(operation: Operation, after: Duration) -> Self {
         Self::new(ErrorCode::NetworkTimeout, format!("the store did not answer within {after:?}"))
             .with_hint("check that the store is up and reachable")
             .during(operation)
-            .with_outcome_unknown()
     }
 
     /// Adds what the reader can do about it.

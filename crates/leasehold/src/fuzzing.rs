@@ -5,14 +5,16 @@ use std::error::Error as _;
 
 use percent_encoding::percent_decode_str;
 
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "firestore", feature = "redis", feature = "postgres"))]
 use crate::backend::Record;
 use crate::backend::StorageKeys;
 use crate::stores::{absolute_url, public_url};
 use crate::{Error, ErrorCode, HashId, Key};
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "firestore", feature = "redis", feature = "postgres"))]
 use crate::{Fence, LockId, Timestamp};
 
+#[cfg(feature = "firestore")]
+pub use crate::firestore::fuzzing::{FIRESTORE_DOCUMENT, FIRESTORE_URL};
 #[cfg(feature = "postgres")]
 pub use crate::postgres::fuzzing::{POSTGRES_ROW, POSTGRES_URL};
 #[cfg(feature = "redis")]
@@ -35,6 +37,10 @@ pub struct Target {
 
 /// Those of this crate and its features.
 pub const TARGETS: &[Target] = &[
+    #[cfg(feature = "firestore")]
+    FIRESTORE_DOCUMENT,
+    #[cfg(feature = "firestore")]
+    FIRESTORE_URL,
     KEY,
     #[cfg(feature = "_remote")]
     NOTIFICATION,
@@ -122,7 +128,7 @@ pub(crate) fn shows_no_secret(error: &Error) {
 }
 
 /// What holds for a record that somebody else may have written, as a store reads it.
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "firestore", feature = "redis", feature = "postgres"))]
 pub(crate) fn record(read: Result<Record, Error>) {
     let record = match read {
         Ok(record) => record,

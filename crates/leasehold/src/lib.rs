@@ -35,8 +35,8 @@
 //!
 //! - [`Locks`] is the handle, [`LockRequest`] what you can ask for, [`Guard`] what you get,
 //!   [`Lease`] its view for other tasks.
-//! - Stores: [`memory`] inside this process, `sqlite` for the processes of one host, `redis` and
-//!   `postgres` for many hosts, each behind a feature of its name.
+//! - Stores: [`memory`] inside this process, `sqlite` for the processes of one host, `redis`,
+//!   `postgres` and `firestore` for many hosts, each behind a feature of its name.
 //! - [`Locks::connect`] chooses a store by its URL, [`Locks::examine`] tells whether locks work
 //!   there.
 //! - [`Error`] has one code for each thing a program may want to decide on.
@@ -73,6 +73,9 @@ mod clock;
 mod duration;
 mod error;
 mod fence;
+#[cfg(feature = "firestore")]
+#[cfg_attr(docsrs, doc(cfg(feature = "firestore")))]
+pub mod firestore;
 #[cfg(feature = "_fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -107,9 +110,15 @@ pub mod testing;
 mod timestamp;
 mod ttl;
 // Each store uses a part of the next two. What none of them uses shows when all are built.
-#[cfg_attr(not(all(feature = "postgres", feature = "redis", feature = "sqlite")), allow(dead_code))]
+#[cfg_attr(
+    not(all(feature = "firestore", feature = "postgres", feature = "redis", feature = "sqlite")),
+    allow(dead_code)
+)]
 mod url_option;
-#[cfg_attr(not(all(feature = "postgres", feature = "redis", feature = "sqlite")), allow(dead_code))]
+#[cfg_attr(
+    not(all(feature = "firestore", feature = "postgres", feature = "redis", feature = "sqlite")),
+    allow(dead_code)
+)]
 mod url_writer;
 
 pub use tokio_util::sync::CancellationToken;

@@ -75,9 +75,17 @@ impl StorageKeys {
     /// As [`lock`](StorageKeys::lock).
     pub fn name(&self, rest: &str) -> Result<String, Error> {
         let plain = format!("{}{}", self.prefix, nfc(rest));
-        if plain.len() + self.reserve <= self.limit {
-            return Ok(plain);
-        }
+        if plain.len() + self.reserve <= self.limit { Ok(plain) } else { self.hashed(rest) }
+    }
+
+    /// The name that [`name`](StorageKeys::name) gives to what is too long, for what cannot be used
+    /// as it is for another reason.
+    ///
+    /// # Errors
+    ///
+    /// As for [`name`](StorageKeys::name).
+    pub fn hashed(&self, rest: &str) -> Result<String, Error> {
+        let plain = format!("{}{}", self.prefix, nfc(rest));
         let digest = Sha256::digest(plain.as_bytes());
         let hashed = format!("{}{}", self.prefix, URL_SAFE_NO_PAD.encode(&digest[..16]));
         if hashed.len() + self.reserve > self.limit {

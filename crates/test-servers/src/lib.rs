@@ -6,6 +6,8 @@
 //!   [`RedisCluster`] and [`RedisSentinel`] are several of them that know each other.
 //! - [`Postgres`]: one server, with a password or TLS if asked; [`PgBouncer`] pools connections to
 //!   it.
+//! - [`Firestore`]: a stand-in for it, with credentials, TLS or persistence if asked, in which a
+//!   [`FirestoreFault`] makes calls go wrong.
 //! - [`Certificates`]: what a server and its client need to speak TLS.
 //! - [`Proxy`]: stands between a client and any server, and cuts, stalls or garbles at a chosen
 //!   request.
@@ -40,6 +42,7 @@ mod account;
 mod certificates;
 mod deadline;
 mod distance;
+mod firestore;
 mod pgbouncer;
 mod port;
 mod postgres;
@@ -53,6 +56,7 @@ mod watchdog;
 pub use certificates::Certificates;
 pub use deadline::{DEADLINE, eventually};
 pub use distance::Distance;
+pub use firestore::{Firestore, FirestoreBuilder, FirestoreCounts, FirestoreDocument, FirestoreFault, FirestoreRole};
 pub use pgbouncer::{PgBouncer, PgBouncerBuilder};
 pub use postgres::{Postgres, PostgresBuilder};
 pub use process_tree::is_alive;

@@ -12,8 +12,8 @@ use crate::port::Port;
 use crate::process::Process;
 
 /// One running server of any kind, killed and forgotten when it is dropped:
-/// [`Redis`](crate::Redis), [`Postgres`](crate::Postgres) and [`PgBouncer`](crate::PgBouncer) all
-/// are one, and lend it by reference.
+/// [`Redis`](crate::Redis), [`Postgres`](crate::Postgres), [`PgBouncer`](crate::PgBouncer) and
+/// [`Firestore`](crate::Firestore) all are one, and lend it by reference.
 ///
 /// Whatever is asked of it has to work: what does not is a panic that says why.
 pub struct Server {

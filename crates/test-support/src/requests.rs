@@ -14,6 +14,11 @@ pub async fn connect(url: &str) -> Arc<dyn Backend> {
     locks(url).await.backend().clone()
 }
 
+/// A URL with one more option, such as `timeout=1s`.
+pub fn with_option(url: &str, option: &str) -> String {
+    format!("{url}{}{option}", if url.contains('?') { '&' } else { '?' })
+}
+
 /// A key that is valid.
 pub fn key(name: &str) -> Key {
     Key::new(name).unwrap()

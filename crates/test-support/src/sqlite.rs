@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use crate::stores::{RunningStore, Start, StoreUnderTest};
+use crate::stores::{Ability, RunningStore, Start, StoreUnderTest};
 
-pub(crate) const STORE: StoreUnderTest = StoreUnderTest { name: "sqlite", start: Start::File(start) };
+pub(crate) const STORE: StoreUnderTest =
+    StoreUnderTest { name: "sqlite", start: Start::File(start), abilities: &[Ability::BusyLocks] };
 
 /// Locks in a file of a directory of its own.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ mod choice;
 mod counter;
 mod environment;
 mod exit_codes;
+mod firestore;
 mod hostile;
 mod job_control;
 mod loss;
@@ -29,7 +30,7 @@ mod words;
 
 use std::process::ExitCode;
 
-use test_support::{StoreUnderTest, stores, suite};
+use test_support::{Ability, StoreUnderTest, stores, suite};
 
 type Store = &'static StoreUnderTest;
 
@@ -47,6 +48,8 @@ fn main() -> ExitCode {
     ];
     let mut trials = suite::over(stores(), &all);
     trials.extend(suite::over(stores().filter(|store| store.is_server()), &[servers::CASES]));
+    let with_password = stores().filter(|store| store.can(Ability::PasswordInUrl));
+    trials.extend(suite::over(with_password, &[servers::WITH_PASSWORD]));
     let only = |name: &'static str| stores().filter(move |store| store.name == name);
     // Arguments, processes, the reference and what is shown are about no store; the default one will do.
     let of_no_store = [
@@ -64,5 +67,6 @@ fn main() -> ExitCode {
     trials.extend(suite::over(only("sqlite"), &[sqlite::CASES]));
     trials.extend(suite::over(only("redis"), &[redis::CASES]));
     trials.extend(suite::over(only("postgres"), &[postgres::CASES, sql::CASES]));
+    trials.extend(suite::over(only("firestore"), &[firestore::CASES]));
     suite::run(trials)
 }

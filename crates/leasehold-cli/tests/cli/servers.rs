@@ -11,12 +11,13 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     a_command_whose_server_hangs_is_stopped_before_its_lease_ends,
     a_command_outlives_a_crash_of_its_server,
     a_holder_that_is_killed_leaves_its_lock_until_the_lease_ends_and_not_longer,
-    the_command_hears_of_its_store_without_the_password,
     the_command_needs_no_password_for_its_own_lock,
     a_store_that_is_down_at_first_is_waited_for,
     a_doctor_leaves_nothing_in_the_server,
     a_flood_of_messages_takes_no_memory_and_the_lock_is_handed_over_after_it,
 ];
+
+pub(crate) const WITH_PASSWORD: &[Case] = blocking_cases![the_command_hears_of_its_store_without_the_password];
 
 /// Every command on these stores ends with the code, and says nothing of the password `s3cret`.
 pub(crate) fn check_exit_codes(place: &Place, stores: &[(i32, &str)]) {

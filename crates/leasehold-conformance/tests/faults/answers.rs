@@ -4,7 +4,7 @@ use leasehold::backend::{Absence, Acquire, LookupBy, Release};
 use leasehold::{ErrorCode, Operation};
 use leasehold_conformance::history::History;
 use test_servers::Proxy;
-use test_support::{Case, DEADLINE, cases, connect, grant, request, soon};
+use test_support::{Breakage, Case, Request, cases, connect, grant, request, soon, with_option};
 
 use crate::Store;
 use crate::recorder::Recorder;
@@ -20,7 +20,7 @@ async fn an_answer_that_never_comes_is_given_up_and_the_next_call_gets_a_new_con
     let proxy = Proxy::start(server.server().address());
     let history = History::new();
     let client =
-        Recorder::new(connect(&format!("{}?timeout=0.5s", server.url_at(proxy.address(), None))).await, &history);
+        Recorder::new(connect(&with_option(&server.url_at(proxy.address(), None), "timeout=0.5s")).await, &history);
     let late = |error: leasehold::Error, operation| {
         assert_eq!(error.code(), ErrorCode::NetworkTimeout, "{error:?}");
         assert_eq!(error.operation(), Some(operation));
@@ -36,20 +36,20 @@ async fn an_answer_that_never_comes_is_given_up_and_the_next_call_gets_a_new_con
     // A new one, and perhaps one to stop what was given up.
     let made_since = |before| (before + 1..=before + 2).contains(&proxy.counts().connections);
     let before = proxy.counts().connections;
-    let rule = proxy.stall(server.operation_bytes());
+    let rule = server.break_next(&proxy, Request::Change, Breakage::Stall);
     let error = soon("an error", client.acquire(&wanted)).await.map(drop).unwrap_err();
     late(error, Operation::Acquire);
-    assert!(rule.wait_fired(DEADLINE));
+    assert!(rule.wait_fired());
     let grant = grant(client.acquire(&wanted).await);
     assert!(made_since(before));
     let record = client.store.lookup(LookupBy::Key(&wanted.key)).await.unwrap().unwrap();
     assert_eq!((record.fence, record.expires_at), (grant.fence, grant.expires_at), "it was granted the first time");
 
     let before = proxy.counts().connections;
-    let rule = proxy.stall(server.operation_bytes());
+    let rule = server.break_next(&proxy, Request::Change, Breakage::Stall);
     let error = soon("an error", client.release(&wanted.lock_id)).await.unwrap_err();
     late(error, Operation::Release);
-    assert!(rule.wait_fired(DEADLINE));
+    assert!(rule.wait_fired());
     assert_eq!(client.release(&wanted.lock_id).await.unwrap(), Release::Absent(Absence::NotFound));
     assert!(made_since(before));
     assert_sound(&history.events());
@@ -60,19 +60,16 @@ async fn one_answer_that_never_comes_holds_up_no_other_handle(store: Store) {
     let proxy = Proxy::start(server.server().address());
     let history = History::new();
     let stuck =
-        Recorder::new(connect(&format!("{}?timeout=0.5s", server.url_at(proxy.address(), None))).await, &history);
+        Recorder::new(connect(&with_option(&server.url_at(proxy.address(), None), "timeout=0.5s")).await, &history);
     let other =
-        Recorder::new(connect(&format!("{}?timeout=0.5s", server.url_at(proxy.address(), None))).await, &history);
+        Recorder::new(connect(&with_option(&server.url_at(proxy.address(), None), "timeout=0.5s")).await, &history);
     grant(stuck.acquire(&request("known")).await);
-    let rule = proxy.stall(server.operation_bytes());
-    let wanted = request("k");
-    let hanging = stuck.acquire(&wanted);
-    let meanwhile = async {
-        assert!(rule.wait_fired(DEADLINE));
-        other.acquire(&request("k")).await.unwrap()
-    };
-    let (hung, answer) = soon("an error", async { tokio::join!(hanging, meanwhile) }).await;
-    assert!(hung.unwrap_err().outcome_unknown());
+    let rule = server.break_next(&proxy, Request::Change, Breakage::Stall);
+    // In a task of its own, because an acquire may be several requests.
+    let hanging = tokio::spawn(async move { stuck.acquire(&request("k")).await });
+    assert!(rule.wait_fired());
+    let answer = soon("an answer", other.acquire(&request("k"))).await.unwrap();
+    assert!(soon("an error", hanging).await.unwrap().unwrap_err().outcome_unknown());
     assert!(matches!(answer, Acquire::Held(_)), "the server has granted what was not answered");
     assert_sound(&history.events());
 }

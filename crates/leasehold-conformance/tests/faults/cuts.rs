@@ -9,8 +9,8 @@ use leasehold::backend::{
 };
 use leasehold::{Error, ListRequest, Loss, Operation, Ttl};
 use leasehold_conformance::history::History;
-use test_servers::{Proxy, Rule};
-use test_support::{Case, DEADLINE, StoreServer, cases, connect, grant, key, request, soon};
+use test_servers::Proxy;
+use test_support::{Breakage, Broken, Case, Request, StoreServer, cases, connect, grant, key, request, soon};
 
 use crate::Store;
 use crate::recorder::Recorder;
@@ -63,12 +63,13 @@ impl Stage {
         stage
     }
 
-    /// The next call to the store is cut off.
-    fn cut(&self, cut: Cut) -> Rule {
-        match cut {
-            Cut::Before => self.proxy.cut_before(self.server.operation_bytes()),
-            Cut::After => self.proxy.cut_after(self.server.operation_bytes()),
-        }
+    /// The next request of this kind is cut off.
+    fn cut(&self, cut: Cut, request: Request) -> Broken<'_> {
+        let how = match cut {
+            Cut::Before => Breakage::CutBefore,
+            Cut::After => Breakage::CutAfter,
+        };
+        self.server.break_next(&self.proxy, request, how)
     }
 
     async fn seen(&self, name: &str) -> Option<Record> {
@@ -82,8 +83,8 @@ impl Stage {
 
 /// A write that was cut off may have landed, and whoever sent it cannot know.
 #[track_caller]
-fn assert_cut_off(rule: &Rule, error: &Error, operation: Operation) {
-    assert!(rule.wait_fired(DEADLINE), "the request was not seen");
+fn assert_cut_off(rule: &Broken<'_>, error: &Error, operation: Operation) {
+    assert!(rule.wait_fired(), "the request was not seen");
     assert_unavailable(error, "connection to the server was lost", true);
     assert_eq!(error.operation(), Some(operation));
 }
@@ -91,7 +92,7 @@ fn assert_cut_off(rule: &Rule, error: &Error, operation: Operation) {
 async fn an_acquire_that_is_cut_off_can_be_repeated_for_the_same_grant(store: Store) {
     let stage = Stage::set(store).await;
     for cut in [Cut::Before, Cut::After] {
-        let (name, rule) = (format!("{cut:?}"), stage.cut(cut));
+        let (name, rule) = (format!("{cut:?}"), stage.cut(cut, Request::Change));
         let wanted = request(&name);
         let error = stage.client.acquire(&wanted).await.map(drop).unwrap_err();
         assert_cut_off(&rule, &error, Operation::Acquire);
@@ -112,7 +113,7 @@ async fn a_release_that_is_cut_off_can_be_repeated_and_succeeds_once(store: Stor
     for cut in [Cut::Before, Cut::After] {
         let held = request("k");
         grant(stage.client.acquire(&held).await);
-        let rule = stage.cut(cut);
+        let rule = stage.cut(cut, Request::Change);
         let error = stage.client.release(&held.lock_id).await.unwrap_err();
         assert_cut_off(&rule, &error, Operation::Release);
         let (landed, repeated) = match cut {
@@ -131,7 +132,7 @@ async fn an_extend_that_is_cut_off_can_be_repeated(store: Store) {
     for cut in [Cut::Before, Cut::After] {
         let held = request(&format!("{cut:?}"));
         let grant = grant(stage.client.acquire(&held).await);
-        let rule = stage.cut(cut);
+        let rule = stage.cut(cut, Request::Change);
         let longer = Ttl::from_millis(3_600_000).unwrap();
         let error = stage.client.extend(&held.lock_id, longer).await.unwrap_err();
         assert_cut_off(&rule, &error, Operation::Extend);
@@ -152,7 +153,7 @@ async fn a_forced_release_that_is_cut_off_can_be_repeated(store: Store) {
     for cut in [Cut::Before, Cut::After] {
         let held = request(&format!("{cut:?}"));
         grant(stage.client.acquire(&held).await);
-        let rule = stage.cut(cut);
+        let rule = stage.cut(cut, Request::Change);
         let error = stage.client.force_release(&held.key).await.unwrap_err();
         assert_cut_off(&rule, &error, Operation::ForceRelease);
         assert_eq!(stage.seen(held.key.as_str()).await.is_none(), cut == Cut::After);
@@ -172,20 +173,20 @@ async fn questions_that_are_cut_off_can_be_repeated(store: Store) {
     let store = &stage.client.store;
     let (by_key, by_id) = (LookupBy::Key(&held.key), LookupBy::Id(&held.lock_id));
     let everything = ListRequest::new("");
-    let interrupted = |rule: Rule, error: Error, operation| {
-        assert!(rule.wait_fired(DEADLINE) && error.is_retryable(), "{error:?}");
+    let interrupted = |rule: Broken<'_>, error: Error, operation| {
+        assert!(rule.wait_fired() && error.is_retryable(), "{error:?}");
         assert_eq!(error.operation(), Some(operation));
     };
     for cut in [Cut::Before, Cut::After] {
-        let rule = stage.cut(cut);
+        let rule = stage.cut(cut, Request::Question);
         interrupted(rule, store.is_locked(&held.key).await.unwrap_err(), Operation::IsLocked);
         assert!(store.is_locked(&held.key).await.unwrap());
         for by in [by_key, by_id] {
-            let rule = stage.cut(cut);
+            let rule = stage.cut(cut, Request::Question);
             interrupted(rule, store.lookup(by).await.unwrap_err(), Operation::Lookup);
             assert_eq!(store.lookup(by).await.unwrap().unwrap().lock_id, held.lock_id);
         }
-        let rule = stage.cut(cut);
+        let rule = stage.cut(cut, Request::Question);
         interrupted(rule, store.list(&everything).await.unwrap_err(), Operation::List);
         assert_eq!(store.list(&everything).await.unwrap().records.len(), 1);
     }
@@ -201,12 +202,9 @@ async fn a_subscription_that_is_cut_off_can_be_made_again(store: Store) {
     for cut in [Cut::Before, Cut::After] {
         let held = request(&format!("{cut:?}"));
         grant(stage.client.acquire(&held).await);
-        let rule = match cut {
-            Cut::Before => stage.proxy.cut_before(stage.server.subscribe_bytes()),
-            Cut::After => stage.proxy.cut_after(stage.server.subscribe_bytes()),
-        };
+        let rule = stage.cut(cut, Request::Subscription);
         let error = stage.client.store.subscribe(Topic::Freed(&held.key)).await.unwrap_err();
-        assert!(rule.wait_fired(DEADLINE) && error.is_retryable() && !error.outcome_unknown(), "{error:?}");
+        assert!(rule.wait_fired() && error.is_retryable() && !error.outcome_unknown(), "{error:?}");
         assert_eq!(error.operation(), Some(Operation::Subscribe));
         let mut freed = stage.client.store.subscribe(Topic::Freed(&held.key)).await.unwrap();
         // It may have been told that it missed something, which is no more than a reason to look.

@@ -9,6 +9,7 @@ mod connections;
 mod contest;
 mod crashes;
 mod cuts;
+mod in_firestore;
 mod in_postgres;
 mod in_redis;
 mod orphans;
@@ -48,8 +49,10 @@ fn main() -> ExitCode {
         in_postgres::pool::CASES,
         in_postgres::restart::CASES,
     ];
+    let firestore = [in_firestore::orphans::CASES, in_firestore::outcomes::CASES];
     let mut trials = suite::over(STORES.iter().filter(|store| store.is_server()), &all);
     trials.extend(suite::over(suite::only("redis"), &redis));
     trials.extend(suite::over(suite::only("postgres"), &postgres));
+    trials.extend(suite::over(suite::only("firestore"), &firestore));
     suite::run(trials)
 }

@@ -6,7 +6,7 @@ use leasehold::backend::{Backend, LookupBy};
 use leasehold::{ListRequest, Locks};
 use leasehold_conformance::history::{History, What};
 use test_servers::Proxy;
-use test_support::{Case, DEADLINE, StoreServer, cases, connect, eventually, key};
+use test_support::{Breakage, Case, Request, StoreServer, cases, connect, eventually, key, with_option};
 
 use crate::Store;
 use crate::support::assert_sound;
@@ -24,8 +24,8 @@ pub(crate) const CASES: &[Case] = cases![
 const TTL: Duration = Duration::from_secs(3600);
 
 /// A handle of a server that knows the scripts, if it keeps any.
-async fn handle(server: &dyn StoreServer, proxy: &Proxy, options: &str) -> Locks {
-    let locks = Locks::new(connect(&format!("{}{options}", server.url_at(proxy.address(), None))).await);
+async fn handle(server: &dyn StoreServer, proxy: &Proxy, option: &str) -> Locks {
+    let locks = Locks::new(connect(&with_option(&server.url_at(proxy.address(), None), option)).await);
     locks.lock("known").acquire().await.unwrap().release().await.unwrap();
     locks
 }
@@ -33,13 +33,12 @@ async fn handle(server: &dyn StoreServer, proxy: &Proxy, options: &str) -> Locks
 async fn a_single_try_that_was_granted_without_an_answer_is_undone(store: Store) {
     let server = store.server();
     let proxy = Proxy::start(server.server().address());
-    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5s").await, connect(&server.url()).await);
-    for stalled in [false, true] {
-        let rule =
-            if stalled { proxy.stall(server.operation_bytes()) } else { proxy.cut_after(server.operation_bytes()) };
+    let (locks, onlooker) = (handle(&*server, &proxy, "timeout=0.5s").await, connect(&server.url()).await);
+    for how in [Breakage::CutAfter, Breakage::Stall] {
+        let rule = server.break_next(&proxy, Request::Change, how);
         let error = locks.lock("k").ttl(TTL).try_acquire().await.unwrap_err();
         assert!(error.outcome_unknown() && error.is_retryable(), "{error:?}");
-        assert!(rule.wait_fired(DEADLINE));
+        assert!(rule.wait_fired());
         eventually("the orphan is released", async || !onlooker.is_locked(&key("k")).await.unwrap()).await;
     }
 }
@@ -47,11 +46,11 @@ async fn a_single_try_that_was_granted_without_an_answer_is_undone(store: Store)
 async fn an_acquire_dropped_before_its_answer_is_undone(store: Store) {
     let server = store.server();
     let proxy = Proxy::start(server.server().address());
-    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=2s").await, connect(&server.url()).await);
-    let rule = proxy.stall(server.operation_bytes());
+    let (locks, onlooker) = (handle(&*server, &proxy, "timeout=2s").await, connect(&server.url()).await);
+    let rule = server.break_next(&proxy, Request::Change, Breakage::Stall);
     let acquiring = tokio::spawn(locks.lock("k").ttl(TTL).acquire());
     eventually("the server grants it", async || onlooker.is_locked(&key("k")).await.unwrap()).await;
-    assert!(rule.wait_fired(DEADLINE));
+    assert!(rule.wait_fired());
     acquiring.abort();
     assert!(acquiring.await.unwrap_err().is_cancelled());
     eventually("the orphan is released", async || !onlooker.is_locked(&key("k")).await.unwrap()).await;
@@ -60,25 +59,21 @@ async fn an_acquire_dropped_before_its_answer_is_undone(store: Store) {
 async fn a_patient_acquire_finds_the_grant_whose_answer_was_lost(store: Store) {
     let server = store.server();
     let proxy = Proxy::start(server.server().address());
-    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5s").await, connect(&server.url()).await);
+    let (locks, onlooker) = (handle(&*server, &proxy, "timeout=0.5s").await, connect(&server.url()).await);
     let history = History::new();
     let mut last = None;
-    for round in ["cut before", "cut after", "stalled"] {
-        let rule = match round {
-            "cut before" => proxy.cut_before(server.operation_bytes()),
-            "cut after" => proxy.cut_after(server.operation_bytes()),
-            _ => proxy.stall(server.operation_bytes()),
-        };
+    for round in [Breakage::CutBefore, Breakage::CutAfter, Breakage::Stall] {
+        let rule = server.break_next(&proxy, Request::Change, round);
         let connections = proxy.counts().connections;
         let guard = acquire_recorded(&locks, TTL, &history).await;
-        assert!(rule.wait_fired(DEADLINE) && proxy.counts().connections > connections, "{round}");
+        assert!(rule.wait_fired() && proxy.counts().connections > connections, "{round:?}");
         let record = onlooker.lookup(LookupBy::Key(&key("k"))).await.unwrap().unwrap();
-        assert_eq!((record.fence, &record.lock_id), (guard.fence(), guard.lock_id()), "{round}");
+        assert_eq!((record.fence, &record.lock_id), (guard.fence(), guard.lock_id()), "{round:?}");
         assert!(Some(guard.fence()) > last);
         last = Some(guard.fence());
         history.record("k", &name_of(&guard), What::ReleaseSent);
         guard.release().await.unwrap();
-        assert!(!onlooker.is_locked(&key("k")).await.unwrap(), "{round}");
+        assert!(!onlooker.is_locked(&key("k")).await.unwrap(), "{round:?}");
     }
     assert_sound(&history.events());
 }
@@ -86,7 +81,7 @@ async fn a_patient_acquire_finds_the_grant_whose_answer_was_lost(store: Store) {
 async fn a_guard_dropped_while_the_server_is_away_is_released_when_it_is_back(store: Store) {
     let server = store.server();
     let proxy = Proxy::start(server.server().address());
-    let (locks, onlooker) = (handle(&*server, &proxy, "?timeout=0.5s").await, connect(&server.url()).await);
+    let (locks, onlooker) = (handle(&*server, &proxy, "timeout=0.5s").await, connect(&server.url()).await);
     let guard = locks.lock("k").ttl(TTL).acquire().await.unwrap();
     proxy.refuse();
     proxy.cut_all();
@@ -122,7 +117,7 @@ async fn runtimes_dropped_in_the_middle_of_acquires_leave_no_lock(store: Store) 
     let server = store.server();
     let onlooker = connect(&server.url()).await;
     for handle in 0..3 {
-        let locks = Locks::new(connect(&format!("{}?timeout=1s", server.url())).await);
+        let locks = Locks::new(connect(&with_option(&server.url(), "timeout=1s")).await);
         let cut = tokio::task::spawn_blocking(move || {
             for round in 0..RUNTIMES {
                 cut_short(&locks, handle * RUNTIMES + round);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{LockState, Locks, Loss};
 use leasehold_conformance::history::{History, What};
-use test_support::{Case, cases, connect, soon};
+use test_support::{Case, cases, connect, soon, with_option};
 
 use crate::Store;
 use crate::contest::Contest;
@@ -67,7 +67,7 @@ async fn nobody_overlaps_after_the_server_stood_still_for_two_leases(store: Stor
 
 async fn requests_that_are_carried_out_long_after_they_were_given_up_break_no_promise(store: Store) {
     let server = store.server();
-    let url = format!("{}?timeout=0.3s", server.url());
+    let url = with_option(&server.url(), "timeout=0.3s");
     Contest::new()
         .during(server, &url, |contest, server| {
             for _ in 0..3 {

@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use leasehold::firestore::Firestore;
 use leasehold::layers::{MetricsLayer, TelemetryLayer};
 use leasehold::postgres::Postgres;
 use leasehold::redis::Redis;
 use leasehold::testing::FaultLayer;
 use leasehold_conformance::RealHarness;
-use test_servers::{PgBouncer, RedisCluster};
+use test_servers::{FirestoreFault, PgBouncer, RedisCluster};
 
 use crate::Failure;
 
@@ -51,4 +52,15 @@ pub(crate) async fn pooler() -> Result<RealHarness, Failure> {
     // That nothing is delivered takes a second to find out, and once is enough.
     let peer = Postgres::connect(&format!("{}?wake_ups=off", pooler.url())).await?;
     Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping((pooler, server)))
+}
+
+/// On a server whose commits go ahead of each other, and one in five is told that others were in
+/// its way.
+pub(crate) async fn conflicts() -> Result<RealHarness, Failure> {
+    let server = test_servers::Firestore::builder().optimistic().start();
+    let seed = fastrand::u64(..1_000_000);
+    println!("the seed of the conflicts is {seed}");
+    server.inject(FirestoreFault::status("ABORTED").on("Commit").at_random(0.2, seed));
+    let (store, peer) = (Firestore::connect(&server.url()).await?, Firestore::connect(&server.url()).await?);
+    Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping(server))
 }

@@ -1,6 +1,6 @@
 //! Every store of the table: through two handles of this process, and through one here and one in
 //! another process. And what some of them have besides: the store inside the process, layers, a
-//! cluster, a pooler. Every case has a store of its own, but for the cluster.
+//! cluster, a pooler, conflicts. Every case has a store of its own, but for the cluster.
 
 mod around;
 mod memory;
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
     suites.push(shorter(Suite::new("redis_cluster", around::cluster)));
     // A pooler does not deliver notifications.
     suites.push(shorter(Suite::new("postgres_pgbouncer", around::pooler)).without_wake_ups());
+    suites.push(shorter(Suite::new("firestore_conflicts", around::conflicts)));
     runner::main(&suites)
 }
 

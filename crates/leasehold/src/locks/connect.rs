@@ -11,6 +11,7 @@ impl Locks {
     /// | `sqlite:locks.db`, `sqlite:/var/lib/app/locks.db` | `Sqlite`; `?synchronous=full` survives power cuts without loss | `sqlite` |
     /// | `redis://host:6379/0`, `rediss://host`, `unix:///run/redis.sock`, `redis+sentinel://host/mymaster` | `Redis`; `?prefix=app` names the locks | `redis` |
     /// | `postgres://user@host/database` | `Postgres`, after `leasehold migrate` | `postgres` |
+    /// | `firestore://project` | `Firestore` | `firestore` |
     ///
     /// [`stores::register`](crate::stores::register) adds stores of your own, and
     /// [`stores`](crate::stores) lists all.

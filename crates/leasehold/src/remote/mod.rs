@@ -2,7 +2,10 @@
 //! errors that others wrote.
 
 // Each store uses a part of it. What none of them uses shows when all are built.
-#![cfg_attr(not(all(feature = "postgres", feature = "redis", feature = "sqlite")), allow(dead_code))]
+#![cfg_attr(
+    not(all(feature = "firestore", feature = "postgres", feature = "redis", feature = "sqlite")),
+    allow(dead_code)
+)]
 
 pub(crate) mod driver_error;
 #[cfg(feature = "_fuzzing")]

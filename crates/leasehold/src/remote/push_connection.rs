@@ -7,7 +7,7 @@ use crate::remote::notification::Notification;
 
 /// How many messages of a server may be unread. However many strangers send, and however long, no
 /// more are kept.
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "firestore", feature = "redis", feature = "postgres"))]
 pub(crate) const UNREAD: usize = 1024;
 
 /// A connection over which a server sends notifications.

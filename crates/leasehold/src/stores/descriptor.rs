@@ -49,7 +49,7 @@ impl StoreDescriptor {
         self.driver.ok_or_else(|| {
             let error = Error::invalid(format!("this build has no {} store", self.name));
             match self.feature {
-                Some(feature) => error.with_hint(format!("build with feature `{feature}`")),
+                Some(feature) => error.with_hint(format!("build with `--features {feature}`")),
                 None => error,
             }
         })

@@ -27,6 +27,7 @@ pub(super) static TABLE: &[StoreDescriptor] = &[
     store!("SQLite", ["sqlite"], "sqlite:/var/lib/app/locks.db", crate::sqlite::Driver, feature = "sqlite"),
     store!("Redis", REDIS, "redis://host:6379/0", crate::redis::Driver, feature = "redis"),
     store!("PostgreSQL", ["postgres", "postgresql"], "postgres://user@host/database", crate::postgres::Driver, feature = "postgres"),
+    store!("Firestore", ["firestore"], "firestore://project", crate::firestore::Driver, feature = "firestore"),
 ];
 
 /// Too many for a line.
@@ -56,11 +57,12 @@ mod tests {
 
     #[test]
     fn a_store_whose_feature_is_off_is_known_and_says_what_it_needs() {
-        let off = StoreDescriptor { driver: None, ..TABLE[TABLE.len() - 1] };
+        let postgres = TABLE.iter().find(|store| store.name == "PostgreSQL").unwrap();
+        let off = StoreDescriptor { driver: None, ..*postgres };
         let error = off.driver().unwrap_err();
         assert_eq!(error.code(), crate::ErrorCode::InvalidArgument);
         assert_eq!(error.to_string(), "this build has no PostgreSQL store");
-        assert_eq!(error.hint(), Some("build with feature `postgres`"));
+        assert_eq!(error.hint(), Some("build with `--features postgres`"));
         assert!(!off.is_built_in());
     }
 }

@@ -42,7 +42,7 @@ async fn a_store_that_is_not_in_this_build_is_refused_with_the_feature_it_needs(
             for error in refusals(&url).await {
                 assert_eq!(error.code(), ErrorCode::InvalidArgument);
                 assert_eq!(error.to_string(), format!("this build has no {} store", store.name));
-                assert_eq!(error.hint(), Some(format!("build with feature `{}`", store.feature.unwrap()).as_str()));
+                assert_eq!(error.hint(), Some(format!("build with `--features {}`", store.feature.unwrap()).as_str()));
             }
             assert_eq!(public_url(&url), format!("{scheme}:"));
             assert_eq!(absolute_url(&url, Path::new("/srv")), url);

@@ -8,7 +8,7 @@ use std::process::Command;
 use leasehold::backend::{Backend, Event, Subscription, Topic};
 use leasehold::sqlite::Sqlite;
 use leasehold::{Locks, Verdict};
-use test_support::{check, granted, key, request, soon};
+use test_support::{check, eventually, granted, key, request, soon};
 
 use crate::support::{directory, raw};
 
@@ -22,6 +22,11 @@ fn sockets(path: &Path) -> PathBuf {
 /// The name under which somebody listens.
 fn address(path: &Path) -> String {
     raw(path).query_row("SELECT address FROM listeners", [], |row| row.get(0)).unwrap()
+}
+
+/// How many listen.
+fn listeners(path: &Path) -> u32 {
+    raw(path).query_row("SELECT count(*) FROM listeners", [], |row| row.get(0)).unwrap()
 }
 
 async fn listen(store: &Sqlite) -> Subscription {
@@ -95,6 +100,7 @@ async fn the_sockets_are_for_all_who_may_write_the_file() {
         let other = Sqlite::open(&path).await.unwrap();
         let mut freed = other.subscribe(Topic::Freed(&key("k"))).await.unwrap();
         drop(first);
+        eventually("only the other one listens", async || listeners(&path) == 1).await;
         let found = std::fs::metadata(sockets(&path)).unwrap();
         assert_eq!(about(found), (uid, gid, directory_mode), "{mode:o}");
         check_heard(&store, &mut freed).await;

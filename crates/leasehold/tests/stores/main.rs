@@ -18,14 +18,13 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use test_support::{StoreUnderTest, stores, suite};
+use test_support::{Ability, StoreUnderTest, stores, suite};
 
 type Store = &'static StoreUnderTest;
 
 fn main() -> ExitCode {
     let cases = [
         connections::CASES,
-        cost::CASES,
         doctor::CASES,
         fences::CASES,
         foreign::CASES,
@@ -36,5 +35,10 @@ fn main() -> ExitCode {
         together::CASES,
         waiting::CASES,
     ];
-    suite::run(suite::over(stores().filter(|store| store.is_server()), &cases))
+    let able = |ability| stores().filter(move |store| store.can(ability));
+    let mut trials = suite::over(stores().filter(|store| store.is_server()), &cases);
+    trials.extend(suite::over(able(Ability::OneRequest), &[cost::CASES]));
+    trials.extend(suite::over(able(Ability::UnixSocket), &[connections::BY_SOCKET]));
+    trials.extend(suite::over(able(Ability::WokenByAnybody), &[waiting::BY_STRANGERS]));
+    suite::run(trials)
 }

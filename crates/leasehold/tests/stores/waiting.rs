@@ -18,8 +18,9 @@ pub(crate) const CASES: &[Case] = cases![
     only_those_who_wait_for_a_key_hear_of_its_release,
     a_victim_of_a_steal_is_told_at_once,
     a_victim_of_a_forced_release_is_told_at_once,
-    a_stranger_who_wakes_a_waiter_all_the_time_makes_it_look_now_and_then,
 ];
+
+pub(crate) const BY_STRANGERS: &[Case] = cases![a_stranger_who_wakes_a_waiter_all_the_time_makes_it_look_now_and_then];
 
 const LONG: Duration = Duration::from_secs(600);
 

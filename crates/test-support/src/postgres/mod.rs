@@ -10,16 +10,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold::{LockId, Locks};
-use test_servers::{Postgres, PostgresBuilder, Server, eventually};
+use test_servers::{Postgres, PostgresBuilder, Proxy, Server, eventually};
 
 pub use look::{LISTENING, awaited, channel, now, number, ours, row, session, stuck};
 pub use other::{Acquiring, STEPS, Step, TABLES, write};
 
-use crate::stores::{RunningStore, Setup, Start, StoreServer, StoreUnderTest};
+use crate::breakage::{Breakage, Broken, Request};
+use crate::server::{Setup, StoreServer};
+use crate::stores::{EVERYTHING, RunningStore, Start, StoreUnderTest};
 use crate::{Foreign, OtherLibrary};
 
 /// The server starts a process for each connection.
-pub(crate) const STORE: StoreUnderTest = StoreUnderTest { name: "postgres", start: Start::Server(start) };
+pub(crate) const STORE: StoreUnderTest =
+    StoreUnderTest { name: "postgres", start: Start::Server(start), abilities: EVERYTHING };
 
 /// The permissions that locks need on tables in the schema `app`, as the documentation lists them.
 pub const GRANTS: [&str; 8] = [
@@ -227,12 +230,17 @@ impl StoreServer for Postgres {
     }
 
     /// The name of the table, or of a function that is named after it.
-    fn operation_bytes(&self) -> &'static str {
-        "\"public\".\"syncguard_locks"
+    fn break_next(&self, proxy: &Proxy, request: Request, how: Breakage) -> Broken<'_> {
+        let bytes = match request {
+            // Every operation sends these, and nothing else does.
+            Request::Change | Request::Question => "\"public\".\"syncguard_locks",
+            Request::Subscription => "pg_try_advisory_lock_shared",
+        };
+        how.by_proxy(proxy, bytes)
     }
 
-    fn subscribe_bytes(&self) -> &'static str {
-        "pg_try_advisory_lock_shared"
+    fn checks(&self) -> &'static [&'static str] {
+        &["postgres", "clocks", "role", "persistence"]
     }
 
     fn foreign_styles(&self) -> usize {

@@ -11,15 +11,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::LockId;
-use test_servers::{Redis, Server, eventually};
+use test_servers::{Proxy, Redis, Server, eventually};
 
 pub use look::{HELD, PREFIX, counter_of, exists, get, index_of, json, now, pttl, record_of, snapshot};
 pub use other::Other;
 
-use crate::stores::{RunningStore, Setup, Start, StoreServer, StoreUnderTest};
+use crate::breakage::{Breakage, Broken, Request};
+use crate::server::{Setup, StoreServer};
+use crate::stores::{EVERYTHING, RunningStore, Start, StoreUnderTest};
 use crate::{Foreign, OtherLibrary};
 
-pub(crate) const STORE: StoreUnderTest = StoreUnderTest { name: "redis", start: Start::Server(start) };
+pub(crate) const STORE: StoreUnderTest =
+    StoreUnderTest { name: "redis", start: Start::Server(start), abilities: EVERYTHING };
 
 /// The permissions that locks need, as the documentation lists them.
 pub const RULES: [&str; 21] = [
@@ -251,13 +254,18 @@ impl StoreServer for Redis {
         });
     }
 
-    fn operation_bytes(&self) -> &'static str {
-        "EVALSHA"
+    fn break_next(&self, proxy: &Proxy, request: Request, how: Breakage) -> Broken<'_> {
+        let bytes = match request {
+            // Every operation sends these, and nothing else does.
+            Request::Change | Request::Question => "EVALSHA",
+            // With its length, so that it is not the end of another command.
+            Request::Subscription => "$9\r\nSUBSCRIBE\r\n",
+        };
+        how.by_proxy(proxy, bytes)
     }
 
-    /// With its length, so that it is not the end of another command.
-    fn subscribe_bytes(&self) -> &'static str {
-        "$9\r\nSUBSCRIBE\r\n"
+    fn checks(&self) -> &'static [&'static str] {
+        &["redis", "clocks", "role", "persistence"]
     }
 
     fn foreign_styles(&self) -> usize {

@@ -1,0 +1,197 @@
+//! Requests to the server, each with who we are and within a deadline.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use googleapis_tonic_google_firestore_v1::google::firestore::v1 as api;
+use tokio::time::{Instant, timeout_at};
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+use super::error;
+use super::place::Place;
+use super::tokens::Tokens;
+use crate::remote::driver_error::not_connected_in_time;
+use crate::sync::lock;
+use crate::url_writer;
+use crate::{Error, Operation};
+
+/// The server is told to give up this much later than we do, so that our own word for it is heard.
+const LEEWAY: Duration = Duration::from_millis(250);
+
+/// How long the server remembers a transaction that nobody uses.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// The first pause before a rollback without an answer is sent again, and the longest.
+const ROLL_BACK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// What speaks to the server.
+pub(super) type Client = api::firestore_client::FirestoreClient<Channel>;
+
+/// The connection of one runtime: all requests of its tasks share it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    place: Arc<Place>,
+    tokens: Arc<Tokens>,
+    channel: Mutex<Option<Channel>>,
+}
+
+/// What went wrong with one request.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server, or the way there, failed.
+    Status { status: Status, request: Kind },
+    /// No answer came in time.
+    Late { request: Kind },
+    /// There was no time left to ask, or we could not say who we are.
+    NotSent(Error),
+    /// It was for us to say no.
+    Refused(Error),
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Commit,
+}
+
+impl Connection {
+    pub(super) fn new(place: Arc<Place>) -> Self {
+        let tokens = Arc::new(Tokens::new(place.server.access.clone()));
+        Self { place, tokens, channel: Mutex::default() }
+    }
+
+    /// The requests of one operation, which share its deadline.
+    pub(super) fn session(&self, operation: Operation) -> Session<'_> {
+        let deadline = Instant::now() + self.place.timeout;
+        Session { connection: self, operation, deadline }
+    }
+
+    fn client(&self) -> (Client, Channel) {
+        let channel = lock(&self.channel).get_or_insert_with(|| self.place.server.channel()).clone();
+        (Client::new(channel.clone()), channel)
+    }
+
+    /// A request that had no answer says that the connection may be dead: the next one gets another.
+    fn discard(&self) {
+        *lock(&self.channel) = None;
+    }
+}
+
+/// The requests of one operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session<'a> {
+    connection: &'a Connection,
+    operation: Operation,
+    pub(super) deadline: Instant,
+}
+
+impl Session<'_> {
+    pub(super) fn database(&self) -> &str {
+        &self.connection.place.database
+    }
+
+    /// Sends `message` by `call`, and hands on the answer.
+    pub(super) async fn send<M, T>(
+        &self,
+        request: Kind,
+        message: M,
+        call: impl AsyncFnOnce(Client, Request<M>) -> Result<T, Status>,
+    ) -> Result<T, Failure> {
+        let prepared = timeout_at(self.deadline, prepare(&self.connection.place, &self.connection.tokens, message));
+        let mut message = match prepared.await {
+            Ok(prepared) => prepared.map_err(Failure::NotSent)?,
+            Err(_) => return Err(Failure::NotSent(not_connected_in_time(self.operation, self.timeout()))),
+        };
+        message.set_timeout(self.deadline.saturating_duration_since(Instant::now()) + LEEWAY);
+        let (client, _) = self.connection.client();
+        match timeout_at(self.deadline, call(client, message)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            // What the request says of its deadline is heeded by others as well, who may be first.
+            Ok(Err(status)) if !error::is_timeout(&status) => Err(Failure::Status { status, request }),
+            Ok(Err(_)) | Err(_) => {
+                self.connection.discard();
+                Err(Failure::Late { request })
+            }
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.connection.place.timeout
+    }
+
+    /// The failure as the operation's error.
+    pub(super) fn explain(&self, failure: Failure) -> Error {
+        let error = match failure {
+            Failure::Status { status, request } => error::translate(&status, request == Kind::Commit),
+            Failure::Late { request: Kind::Commit } => Error::timed_out(self.operation, self.timeout()),
+            Failure::Late { request: Kind::Read } => Error::unanswered(self.operation, self.timeout()),
+            Failure::NotSent(error) | Failure::Refused(error) => error,
+        };
+        error.during(self.operation)
+    }
+
+    /// Has the next request ask for a new token, if it was the token that the server did not take.
+    pub(super) fn renew_token(&self, failure: &Failure) -> bool {
+        failure.is_about_token() && self.connection.tokens.discard()
+    }
+
+    /// What outlives the operation, for a request whose answer nobody needs.
+    pub(super) fn background(&self) -> Background {
+        Background {
+            place: self.connection.place.clone(),
+            tokens: self.connection.tokens.clone(),
+            client: self.connection.client().0,
+        }
+    }
+}
+
+/// A request that is sent when its operation is over.
+#[derive(Debug)]
+pub(super) struct Background {
+    place: Arc<Place>,
+    tokens: Arc<Tokens>,
+    client: Client,
+}
+
+impl Background {
+    /// Ends a transaction, so that nobody waits for it: asks until the server has answered, or has
+    /// forgotten it.
+    pub(super) async fn roll_back(mut self, transaction: Vec<u8>) {
+        let given_up = Instant::now() + REMEMBERED;
+        let mut pause = ROLL_BACK_PAUSE.0;
+        while !self.try_roll_back(transaction.clone()).await && Instant::now() < given_up {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(ROLL_BACK_PAUSE.1);
+            // The connection may be what is wrong.
+            self.client = Client::new(self.place.server.channel());
+        }
+    }
+
+    /// Whether there was an answer, whatever it is.
+    async fn try_roll_back(&mut self, transaction: Vec<u8>) -> bool {
+        let message = api::RollbackRequest { database: self.place.database.clone(), transaction };
+        let rollback = async {
+            let message = prepare(&self.place, &self.tokens, message).await.ok()?;
+            self.client.rollback(message).await.map_or_else(|status| error::is_answer(&status), |_| true).then_some(())
+        };
+        matches!(tokio::time::timeout(self.place.timeout, rollback).await, Ok(Some(())))
+    }
+}
+
+/// A request that says who we are and which database it is about.
+pub(super) async fn prepare<M>(place: &Place, tokens: &Tokens, message: M) -> Result<Request<M>, Error> {
+    let mut request = Request::new(message);
+    let metadata = request.metadata_mut();
+    metadata.insert("authorization", tokens.authorization().await?);
+    // By these the service finds the servers that have the database.
+    let params = format!("database={}", url_writer::part(&place.database));
+    for (name, value) in [("google-cloud-resource-prefix", place.database.as_str()), ("x-goog-request-params", &params)]
+    {
+        if let Ok(value) = value.parse() {
+            metadata.insert(name, value);
+        }
+    }
+    Ok(request)
+}

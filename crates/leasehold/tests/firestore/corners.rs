@@ -1,0 +1,85 @@
+//! Odd input, and what else could go wrong.
+
+use std::time::Duration;
+
+use leasehold::backend::Backend;
+use leasehold::{ErrorCode, ListRequest, Locks};
+use test_servers::Firestore;
+use test_support::{connect, granted, key, locks, request};
+
+#[tokio::test]
+async fn listings_go_page_by_page_through_odd_keys_and_know_their_own_cursors() {
+    let server = Firestore::start();
+    let store = connect(&server.url()).await;
+    let names = ["a", "a\nb", "a/b", "a\u{10ffff}", "a\u{d7ff}", "b", "é", "a%", "A", "a:1", "a:10", "a:2"];
+    for name in names {
+        granted(&*store, &request(name)).await;
+    }
+    for prefix in ["", "a", "a:", "a\u{10ffff}", "é", "nobody"] {
+        for size in [1, 2, 5, 100] {
+            let (mut found, mut request) = (Vec::new(), ListRequest::new(prefix).with_page_size(size));
+            loop {
+                let page = store.list(&request).await.unwrap();
+                assert!(page.records.len() <= size);
+                found.extend(page.records.into_iter().map(|record| record.key.as_str().to_owned()));
+                match page.next {
+                    Some(next) => request = request.with_cursor(next),
+                    None => break,
+                }
+            }
+            let mut expected: Vec<_> =
+                names.iter().filter(|name| name.starts_with(prefix)).map(|&n| n.to_owned()).collect();
+            expected.sort();
+            assert_eq!(found, expected, "{prefix:?} by {size}");
+        }
+    }
+    let error = store.list(&ListRequest::new("").with_cursor("nonsense")).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error:?}");
+}
+
+#[tokio::test]
+async fn an_emulator_is_found_by_its_variable_unless_the_url_says_otherwise() {
+    let server = Firestore::start();
+    let program = std::env::current_exe().unwrap();
+    let run = |url: String| {
+        let mut command = std::process::Command::new(&program);
+        command.args(["--exact", "corners::connects_to_the_store_that_the_environment_names", "--nocapture"]);
+        command.env("FIRESTORE_EMULATOR_HOST", server.address().to_string()).env("TEST_STORE", url);
+        command.output().unwrap().status.success()
+    };
+    assert!(run(format!("firestore://{}", server.project())));
+    assert!(!run(format!("firestore://{}?emulator=127.0.0.1:1&timeout=1s", server.project())));
+    assert_ne!(server.calls("Commit"), 0);
+}
+
+/// Only does something in a process that the test above starts.
+#[tokio::test]
+async fn connects_to_the_store_that_the_environment_names() {
+    let Ok(url) = std::env::var("TEST_STORE") else { return };
+    let handle = locks(&url).await;
+    handle.lock("order:42").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handle_works_on_after_all_its_connections_were_closed() {
+    let server = Firestore::start();
+    let handle = locks(&server.url()).await;
+    let guard = handle.lock("order:42").ttl(Duration::from_secs(9)).acquire().await.unwrap();
+    for _ in 0..5 {
+        server.close_connections(1.0);
+        guard.extend(Duration::from_secs(9)).await.unwrap();
+    }
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_said_of_keys_in_errors_and_debug_output() {
+    let server = Firestore::start();
+    let handle = locks(&server.url()).await;
+    let guard = handle.lock("hunter2secret").acquire().await.unwrap();
+    let shown = format!("{handle:?} {:?} {guard:?}", handle.backend());
+    assert!(shown.contains("Firestore") && !shown.contains("hunter2secret"), "{shown}");
+    guard.release().await.unwrap();
+    assert!(!handle.is_locked(&key("hunter2secret")).await.unwrap());
+    assert!(Locks::connect("firestore://").await.is_err());
+}

@@ -1,0 +1,16 @@
+//! The store in a Firestore database, one file for each kind of promise. Every test has a server of
+//! its own.
+
+#![cfg(feature = "firestore")]
+#![allow(clippy::unwrap_used)]
+
+mod clocks;
+mod conflicts;
+mod corners;
+mod cost;
+mod credentials;
+mod doctor;
+mod errors;
+mod layout;
+mod standstill;
+mod wake_ups;
