@@ -94,7 +94,7 @@ async fn a_waiter_reads_a_document_for_each_heartbeat_and_looks_once_for_each_tt
     println!("{heartbeats} heartbeats, {waiters} reads of one who waits, in two ttls: {counts:?}");
     assert!((4..=9).contains(&heartbeats), "{counts:?}");
     assert!(waiters <= heartbeats + 4, "{counts:?}");
-    assert_eq!(counts.calls.get("Commit").copied(), Some(heartbeats));
+    assert_eq!(counts.calls.get("BatchWrite").copied(), Some(heartbeats));
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
