@@ -73,7 +73,8 @@ impl Connection {
         (Client::new(channel.clone()), channel)
     }
 
-    /// A request that had no answer says that the connection may be dead: the next one gets another.
+    /// A request that had no answer says that the connection may be dead: the next one gets
+    /// another.
     fn discard(&self) {
         *lock(&self.channel) = None;
     }

@@ -182,9 +182,9 @@ impl Session<'_> {
         answer.await
     }
 
-    /// Makes `attempt` until it succeeds. After a conflict with another transaction it is made again
-    /// in a moment, while there is time; after any other failure it is not, but for a token that
-    /// the server did not take, once.
+    /// Makes `attempt` until it succeeds. After a conflict with another transaction it is made
+    /// again in a moment, while there is time; after any other failure it is not, but for a token
+    /// that the server did not take, once.
     pub(super) async fn retry<T, F>(self, mut attempt: impl FnMut() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,

@@ -26,9 +26,8 @@ use crate::server::{Setup, StoreServer};
 use crate::stores::{RunningStore, Start, StoreUnderTest};
 use crate::{Foreign, OtherLibrary};
 
-/// An operation is several requests, each lock is renewed by its own, there is no socket, who we
-/// are is in a file, nobody is woken but by the end of the lock, and a document can be changed about
-/// once a second.
+/// An operation is several requests, there is no socket, who we are is in a file, nobody is woken
+/// but by the end of the lock, and a document can be changed about once a second.
 pub(crate) const STORE: StoreUnderTest = StoreUnderTest {
     name: "firestore",
     start: Start::ServerOr { server: start, running: emulator::running },
