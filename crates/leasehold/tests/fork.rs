@@ -141,8 +141,16 @@ fn a_fork_leaves_the_locks_of_its_parent_alone_in_postgres() {
     a_fork_has_handles_of_its_own(&server.url());
 }
 
+#[cfg(feature = "firestore")]
+#[test]
+fn a_fork_leaves_the_locks_of_its_parent_alone_in_firestore() {
+    let server = test_servers::Firestore::start();
+    a_fork_leaves_the_lock_alone(&server.url(), async || Locks::connect(&server.url()).await.unwrap());
+    a_fork_has_handles_of_its_own(&server.url());
+}
+
 /// A child that connects by itself is a process like any other.
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "firestore", feature = "redis", feature = "postgres"))]
 fn a_fork_has_handles_of_its_own(url: &str) {
     let runtime = runtime();
     let locks = runtime.block_on(Locks::connect(url)).unwrap();

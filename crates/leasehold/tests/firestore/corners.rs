@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::backend::Backend;
 use leasehold::{ErrorCode, ListRequest, Locks};
-use test_servers::Firestore;
+use test_servers::{Firestore, FirestoreRole};
 use test_support::{connect, granted, key, locks, request};
 
 #[tokio::test]
@@ -37,24 +37,37 @@ async fn listings_go_page_by_page_through_odd_keys_and_know_their_own_cursors() 
     assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error:?}");
 }
 
+/// Whether another process, with these variables, gets a lock in the store at `url`.
+fn gets_a_lock(url: &str, variables: &[(&str, &str)]) -> bool {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "corners::gets_a_lock_in_the_store_that_the_environment_names", "--nocapture"]);
+    command.env_remove("FIRESTORE_EMULATOR_HOST").env("TEST_STORE", url).envs(variables.iter().copied());
+    command.output().unwrap().status.success()
+}
+
 #[tokio::test]
 async fn an_emulator_is_found_by_its_variable_unless_the_url_says_otherwise() {
     let server = Firestore::start();
-    let program = std::env::current_exe().unwrap();
-    let run = |url: String| {
-        let mut command = std::process::Command::new(&program);
-        command.args(["--exact", "corners::connects_to_the_store_that_the_environment_names", "--nocapture"]);
-        command.env("FIRESTORE_EMULATOR_HOST", server.address().to_string()).env("TEST_STORE", url);
-        command.output().unwrap().status.success()
-    };
-    assert!(run(format!("firestore://{}", server.project())));
-    assert!(!run(format!("firestore://{}?emulator=127.0.0.1:1&timeout=1s", server.project())));
+    let emulator = [("FIRESTORE_EMULATOR_HOST", &*server.address().to_string())];
+    assert!(gets_a_lock(&format!("firestore://{}", server.project()), &emulator));
     assert_ne!(server.calls("Commit"), 0);
+    assert!(!gets_a_lock(&format!("firestore://{}?emulator=127.0.0.1:1&timeout=1s", server.project()), &emulator));
 }
 
-/// Only does something in a process that the test above starts.
 #[tokio::test]
-async fn connects_to_the_store_that_the_environment_names() {
+async fn credentials_are_found_by_their_variable() {
+    let server = Firestore::builder().tls().credentials().start();
+    let (address, ca) = (server.address(), server.ca_file());
+    let url = format!("firestore://{}?endpoint={address}&ca={}", server.project(), ca.display());
+    let writer = server.service_account(FirestoreRole::Writer);
+    assert!(gets_a_lock(&url, &[("GOOGLE_APPLICATION_CREDENTIALS", writer.to_str().unwrap())]));
+    let nobody = server.service_account(FirestoreRole::Nobody);
+    assert!(!gets_a_lock(&url, &[("GOOGLE_APPLICATION_CREDENTIALS", nobody.to_str().unwrap())]));
+}
+
+/// Only does something in a process that the tests above start.
+#[tokio::test]
+async fn gets_a_lock_in_the_store_that_the_environment_names() {
     let Ok(url) = std::env::var("TEST_STORE") else { return };
     let handle = locks(&url).await;
     handle.lock("order:42").acquire().await.unwrap().release().await.unwrap();
