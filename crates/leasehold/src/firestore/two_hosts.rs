@@ -45,9 +45,7 @@ async fn nobody_gets_a_lock_before_its_ttl_and_the_tolerance_have_passed_whateve
         let waited = granted_at(&rival).await - sent;
         assert!(waited >= TTL + TIME_TOLERANCE, "{one} and {other} ms ahead: granted again after {waited:?}");
     });
-    for case in cases {
-        case.await;
-    }
+    tokio::task::JoinSet::from_iter(cases).join_all().await;
 }
 
 #[tokio::test]

@@ -165,15 +165,17 @@ impl StoreServer for Firestore {
         panic!("nobody is woken but by the end of the lock")
     }
 
+    /// Every message is a commit here, so they are fewer, and as much larger.
     fn flood(&self, messages: u32) {
-        let (streams, now) = (self.streams(), now(self));
-        let key = "x".repeat(400);
+        const FEWER: u32 = 20;
+        let (streams, now, messages) = (self.streams(), now(self), messages / FEWER);
+        let (key, padding) = ("x".repeat(400), "x".repeat(10_000));
         self.take_counts();
         let command = |number: u32| {
             let fence = text(&format!("{number:015}"));
             let fields = json!({
                 "fence": fence, "keyDebug": text(&key),
-                "takenFence": fence, "takenAtMs": integer(now), "takenHow": text("stolen"),
+                "takenFence": fence, "takenAtMs": integer(now), "takenHow": text("stolen"), "padding": text(&padding),
             });
             let path = format!("{}/fence_counters/flood-{}", self.root(), number % 100);
             json!({ "command": "set_document", "path": path, "fields": fields })
