@@ -68,7 +68,10 @@ pub(crate) async fn run(server: &Server, request: &Json) -> Result<Json, String>
         }
         "listening" => Ok(listening(server)),
         "connections" => Ok(json!({"open": server.connections.count()})),
-        "transactions" => Ok(json!({"open": server.engine.state().transactions.count()})),
+        "transactions" => {
+            let transactions = &mut server.engine.state().transactions;
+            Ok(json!({"open": transactions.count(), "reading": transactions.count_reading()}))
+        }
         other => Err(format!("{other:?} is no command")),
     }
 }

@@ -128,6 +128,12 @@ impl Transactions {
         self.open.len()
     }
 
+    /// The number of those that have read something, so that others may have to wait for them.
+    pub(crate) fn count_reading(&mut self) -> usize {
+        self.expire();
+        self.open.values().filter(|transaction| !transaction.reads.is_empty()).count()
+    }
+
     /// One that waits is not idle.
     fn expire(&mut self) {
         let (limits, waiting) = (self.limits, &self.waiting);

@@ -31,6 +31,10 @@ impl Reads {
         self.queries.push(Range { query, end });
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.documents.is_empty() && self.queries.is_empty()
+    }
+
     pub(crate) fn extend(&mut self, other: Self) {
         self.documents.extend(other.documents);
         self.queries.extend(other.queries);

@@ -1,11 +1,13 @@
 //! Taking a lock.
 
+use std::pin::pin;
+
 use googleapis_tonic_google_firestore_v1::google::firestore::v1 as api;
 
 use super::clocks::Moment;
 use super::connection::{Failure, Session};
 use super::record::{self, Taken, counter};
-use super::transaction::{Consistency, Read, update};
+use super::transaction::{Consistency, Read, Transaction, update};
 use super::{Firestore, query};
 use crate::backend::{Acquire, AcquireRequest, Grant};
 use crate::remote::stored::Stored;
@@ -49,34 +51,45 @@ impl Firestore {
     /// process stands still is open for a minute.
     async fn try_acquire(&self, session: Session<'_>, wanted: &Wanted<'_>) -> Result<Acquire, Failure> {
         let only_lock = [wanted.lock.as_str()];
-        let look = session.get(&self.clocks, &only_lock, Consistency::Latest);
-        let (seen, begun) = tokio::join!(look, session.begin());
-        let seen = seen?;
+        let mut look = pin!(session.get(&self.clocks, &only_lock, Consistency::Latest));
+        let (mut begin, mut begun) = (pin!(session.begin()), None);
+        let seen = loop {
+            tokio::select! {
+                seen = &mut look => break seen?,
+                transaction = &mut begin, if begun.is_none() => begun = Some(transaction),
+            }
+        };
         seen.moment.check().map_err(Failure::Refused)?;
         if let Standing::Answer(answer) = wanted.judge(seen.find(&wanted.lock), seen.moment)? {
             return Ok(answer);
         }
+        let mut transaction = match begun {
+            Some(transaction) => transaction?,
+            None => begin.await?,
+        };
+        let acquired = self.acquire_in(&mut transaction, session, wanted).await;
+        transaction.roll_back().await;
+        acquired
+    }
 
-        let transaction = begun?;
+    /// Decides, and writes what was decided.
+    async fn acquire_in(
+        &self,
+        transaction: &mut Transaction<'_>,
+        session: Session<'_>,
+        wanted: &Wanted<'_>,
+    ) -> Result<Acquire, Failure> {
         let names = [wanted.lock.as_str(), &wanted.counter];
         let read = session.get(&self.clocks, &names, transaction.here());
         let same_id = query::by_id(&self.names, &wanted.request.lock_id);
         let same_id = session.query(&self.clocks, &self.names.root, same_id, transaction.here());
         let (read, same_id) = tokio::join!(read, same_id);
-        let (read, same_id) = (read?, same_id?);
-        match wanted.decide(&read, &same_id) {
-            Ok(Decision::Grant(grant, writes)) => {
+        match wanted.decide(&read?, &same_id?)? {
+            Decision::Grant(grant, writes) => {
                 transaction.commit(writes).await?;
                 Ok(Acquire::Granted(grant))
             }
-            Ok(Decision::Answer(answer)) => {
-                transaction.roll_back().await;
-                Ok(answer)
-            }
-            Err(failure) => {
-                transaction.roll_back().await;
-                Err(failure)
-            }
+            Decision::Answer(answer) => Ok(answer),
         }
     }
 }

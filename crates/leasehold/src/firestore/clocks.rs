@@ -1,12 +1,12 @@
 //! Two clocks: this host's, which decides, and the server's, which keeps it from deciding wrongly.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{Error, ErrorCode, TIME_TOLERANCE, Timestamp};
 
 /// A clock that is this far off is worth a warning.
-const NOTEWORTHY: Duration = Duration::from_millis(500);
+pub(super) const NOTEWORTHY: Duration = Duration::from_millis(500);
 
 /// This host's wall clock, in tests with an error of so many milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,20 @@ impl WallClock {
     pub(super) fn now(self) -> Timestamp {
         let micros = Timestamp::now().as_micros();
         Timestamp::from_micros(micros.saturating_add_signed(self.ahead_millis.saturating_mul(1000)))
+    }
+}
+
+/// When a request was sent: by the wall clock, which may be set while the answer is awaited, and by
+/// one that may not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    wall: Timestamp,
+    at: Instant,
+}
+
+impl Sent {
+    pub(super) fn now(clocks: &Clocks) -> Self {
+        Self { wall: clocks.wall.now(), at: Instant::now() }
     }
 }
 
@@ -47,10 +61,10 @@ impl Clocks {
         Self { wall, ..Self::default() }
     }
 
-    /// The moment of an answer that the server made at `server` by its own clock, between `sent`
-    /// and `received` by this host's. Warns once if the clocks are far apart.
-    pub(super) fn moment(&self, server: Timestamp, sent: Timestamp, received: Timestamp) -> Moment {
-        let moment = Moment::new(server, sent, received);
+    /// The moment of an answer that has just arrived, and that the server made at `server` by its
+    /// own clock. Warns once if the clocks are far apart.
+    pub(super) fn moment(&self, server: Timestamp, sent: Sent) -> Moment {
+        let moment = Moment::new(server, sent.wall, self.wall.now(), sent.at.elapsed());
         self.ahead.store(moment.ahead, Ordering::Relaxed);
         if moment.apart() > NOTEWORTHY && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -62,6 +76,11 @@ impl Clocks {
         moment
     }
 
+    /// The server's time, as far as it is known.
+    pub(super) fn server_now(&self) -> Timestamp {
+        Timestamp::from_micros(self.wall.now().as_micros().saturating_add_signed(self.ahead().saturating_neg()))
+    }
+
     /// By how many microseconds this host's clock was ahead at the last answer.
     pub(super) fn ahead(&self) -> i64 {
         self.ahead.load(Ordering::Relaxed)
@@ -69,14 +88,13 @@ impl Clocks {
 }
 
 impl Moment {
-    fn new(server: Timestamp, sent: Timestamp, received: Timestamp) -> Self {
-        // A clock that was set back in between.
-        let received = received.max(sent);
-        let ahead = if sent > server { signed(sent.since(server)) } else { -signed(server.since(received)) };
+    /// Of an answer that took `elapsed`, and that this host's clock saw from `sent` to `received`.
+    fn new(server: Timestamp, sent: Timestamp, received: Timestamp, elapsed: Duration) -> Self {
+        // The same, unless the clock was set in between: then one of the two tells.
+        let [ahead, then] = [sent, before(received, elapsed)].map(|sent| ahead(sent, elapsed, server));
+        let ahead = if then.abs() > ahead.abs() { then } else { ahead };
         // A clock that is quite wrong must not make locks last for ever.
-        let latest = server + received.since(sent) + TIME_TOLERANCE;
-        let earliest = before(server, TIME_TOLERANCE);
-        let ours = received.clamp(earliest, latest);
+        let ours = received.clamp(before(server, TIME_TOLERANCE), server + elapsed + TIME_TOLERANCE);
         Self { server, early: ours.min(server), late: ours.max(server), ahead }
     }
 
@@ -98,6 +116,12 @@ impl Moment {
         Err(Error::new(ErrorCode::Internal, message)
             .with_hint("set it, for example with `chronyc makestep`: locks need it to be right within a second"))
     }
+}
+
+/// By how many microseconds a clock is ahead at least that showed `sent` when a request was sent,
+/// if the server answered at `server` before `elapsed` had passed; negative if it is behind.
+fn ahead(sent: Timestamp, elapsed: Duration, server: Timestamp) -> i64 {
+    if sent > server { signed(sent.since(server)) } else { -signed(server.since(sent + elapsed)) }
 }
 
 fn before(at: Timestamp, time: Duration) -> Timestamp {
@@ -122,7 +146,7 @@ mod tests {
     #[test]
     fn a_slow_answer_is_no_error_of_the_clock() {
         for server in [10_000, 12_000, 15_000] {
-            let moment = Moment::new(at(server), at(10_000), at(15_000));
+            let moment = Moment::new(at(server), at(10_000), at(15_000), SECOND * 5);
             assert_eq!(moment.ahead, 0);
             moment.check().unwrap();
             assert_eq!((moment.early, moment.late), (at(server), at(15_000)));
@@ -131,9 +155,9 @@ mod tests {
 
     #[test]
     fn the_more_cautious_clock_decides() {
-        let ahead = Moment::new(at(10_000), at(10_900), at(10_910));
+        let ahead = Moment::new(at(10_000), at(10_900), at(10_910), SECOND / 100);
         assert_eq!((ahead.early, ahead.late, ahead.ahead), (at(10_000), at(10_910), 900_000));
-        let behind = Moment::new(at(10_000), at(9_090), at(9_100));
+        let behind = Moment::new(at(10_000), at(9_090), at(9_100), SECOND / 100);
         assert_eq!((behind.early, behind.late, behind.ahead), (at(9_100), at(10_000), -900_000));
         assert!(ahead.check().is_ok() && behind.check().is_ok());
     }
@@ -141,7 +165,7 @@ mod tests {
     #[test]
     fn a_clock_beyond_the_tolerance_is_refused_and_bounded() {
         for (sent, word) in [(3_610_000, "ahead"), (0, "behind")] {
-            let moment = Moment::new(at(10_000), at(sent), at(sent) + SECOND / 10);
+            let moment = Moment::new(at(10_000), at(sent), at(sent) + SECOND / 10, SECOND / 10);
             let error = moment.check().unwrap_err();
             assert!(error.to_string().contains("clock") && error.to_string().contains(word), "{error}");
             assert!(moment.late <= at(10_000) + SECOND * 2 && moment.early + SECOND >= at(10_000), "{moment:?}");
@@ -149,8 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_while_an_answer_is_awaited_does_no_harm() {
-        let moment = Moment::new(at(10_000), at(10_000), at(0));
-        assert_eq!((moment.early, moment.late, moment.ahead), (at(10_000), at(10_000), 0));
+    fn a_clock_that_is_set_while_an_answer_is_awaited_is_found_out_and_bounded() {
+        for (received, word) in [(0, "behind"), (3_610_000, "ahead of")] {
+            let moment = Moment::new(at(10_000), at(10_000), at(received), SECOND / 10);
+            let error = moment.check().unwrap_err();
+            assert!(error.to_string().contains(word), "{error}");
+            assert!(moment.late <= at(10_000) + SECOND * 2 && moment.early + SECOND >= at(10_000), "{moment:?}");
+        }
     }
 }

@@ -4,14 +4,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use googleapis_tonic_google_firestore_v1::google::firestore::v1 as api;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use super::error;
 use super::place::Place;
-use super::tokens::Tokens;
-use crate::remote::driver_error::not_connected_in_time;
+use super::tokens::{Generation, Tokens};
 use crate::sync::lock;
 use crate::url_writer;
 use crate::{Error, Operation};
@@ -34,13 +35,15 @@ pub(super) struct Connection {
     place: Arc<Place>,
     tokens: Arc<Tokens>,
     channel: Mutex<Option<Channel>>,
+    /// The runtime that drives the channel. Whoever is dropped elsewhere is cleaned up after here.
+    runtime: Handle,
 }
 
 /// What went wrong with one request.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The server, or the way there, failed.
-    Status { status: Status, request: Kind },
+    Status { status: Status, request: Kind, token: Generation },
     /// No answer came in time.
     Late { request: Kind },
     /// There was no time left to ask, or we could not say who we are.
@@ -57,9 +60,10 @@ pub(super) enum Kind {
 }
 
 impl Connection {
-    pub(super) fn new(place: Arc<Place>) -> Self {
+    /// The connection of this runtime.
+    pub(super) fn new(place: Arc<Place>, runtime: Handle) -> Self {
         let tokens = Arc::new(Tokens::new(place.server.access.clone()));
-        Self { place, tokens, channel: Mutex::default() }
+        Self { place, tokens, channel: Mutex::default(), runtime }
     }
 
     /// The requests of one operation, which share its deadline.
@@ -68,9 +72,8 @@ impl Connection {
         Session { connection: self, operation, deadline }
     }
 
-    fn client(&self) -> (Client, Channel) {
-        let channel = lock(&self.channel).get_or_insert_with(|| self.place.server.channel()).clone();
-        (Client::new(channel.clone()), channel)
+    fn client(&self) -> Client {
+        Client::new(lock(&self.channel).get_or_insert_with(|| self.place.server.channel()).clone())
     }
 
     /// A request that had no answer says that the connection may be dead: the next one gets
@@ -101,16 +104,15 @@ impl Session<'_> {
         call: impl AsyncFnOnce(Client, Request<M>) -> Result<T, Status>,
     ) -> Result<T, Failure> {
         let prepared = timeout_at(self.deadline, prepare(&self.connection.place, &self.connection.tokens, message));
-        let mut message = match prepared.await {
+        let (mut message, token) = match prepared.await {
             Ok(prepared) => prepared.map_err(Failure::NotSent)?,
-            Err(_) => return Err(Failure::NotSent(not_connected_in_time(self.operation, self.timeout()))),
+            Err(_) => return Err(Failure::NotSent(self.connection.tokens.late(self.operation, self.timeout()))),
         };
         message.set_timeout(self.deadline.saturating_duration_since(Instant::now()) + LEEWAY);
-        let (client, _) = self.connection.client();
-        match timeout_at(self.deadline, call(client, message)).await {
+        match timeout_at(self.deadline, call(self.connection.client(), message)).await {
             Ok(Ok(answer)) => Ok(answer),
             // What the request says of its deadline is heeded by others as well, who may be first.
-            Ok(Err(status)) if !error::is_timeout(&status) => Err(Failure::Status { status, request }),
+            Ok(Err(status)) if !error::is_timeout(&status) => Err(Failure::Status { status, request, token }),
             Ok(Err(_)) | Err(_) => {
                 self.connection.discard();
                 Err(Failure::Late { request })
@@ -125,7 +127,7 @@ impl Session<'_> {
     /// The failure as the operation's error.
     pub(super) fn explain(&self, failure: Failure) -> Error {
         let error = match failure {
-            Failure::Status { status, request } => error::translate(&status, request == Kind::Commit),
+            Failure::Status { status, request, .. } => error::translate(&status, request == Kind::Commit),
             Failure::Late { request: Kind::Commit } => Error::timed_out(self.operation, self.timeout()),
             Failure::Late { request: Kind::Read } => Error::unanswered(self.operation, self.timeout()),
             Failure::NotSent(error) | Failure::Refused(error) => error,
@@ -135,57 +137,64 @@ impl Session<'_> {
 
     /// Has the next request ask for a new token, if it was the token that the server did not take.
     pub(super) fn renew_token(&self, failure: &Failure) -> bool {
-        failure.is_about_token() && self.connection.tokens.discard()
+        match failure {
+            Failure::Status { token, .. } if failure.is_about_token() => self.connection.tokens.discard(*token),
+            _ => false,
+        }
     }
 
-    /// What outlives the operation, for a request whose answer nobody needs.
-    pub(super) fn background(&self) -> Background {
-        Background {
-            place: self.connection.place.clone(),
-            tokens: self.connection.tokens.clone(),
-            client: self.connection.client().0,
-        }
+    /// Has a transaction end in the background, on the runtime of the connection.
+    pub(super) fn roll_back(&self, transaction: Vec<u8>) -> JoinHandle<()> {
+        let Connection { place, tokens, channel, runtime } = self.connection;
+        let rollback = Rollback { place: place.clone(), tokens: tokens.clone(), transaction };
+        runtime.spawn(rollback.run(lock(channel).clone()))
     }
 }
 
-/// A request that is sent when its operation is over.
+/// The end of a transaction that was not committed.
 #[derive(Debug)]
-pub(super) struct Background {
+struct Rollback {
     place: Arc<Place>,
     tokens: Arc<Tokens>,
-    client: Client,
+    transaction: Vec<u8>,
 }
 
-impl Background {
-    /// Ends a transaction, so that nobody waits for it: asks until the server has answered, or has
-    /// forgotten it.
-    pub(super) async fn roll_back(mut self, transaction: Vec<u8>) {
+impl Rollback {
+    /// Asks until the server has answered, or has forgotten the transaction.
+    async fn run(self, channel: Option<Channel>) {
         let given_up = Instant::now() + REMEMBERED;
         let mut pause = ROLL_BACK_PAUSE.0;
-        while !self.try_roll_back(transaction.clone()).await && Instant::now() < given_up {
+        let open = || Client::new(self.place.server.channel());
+        let mut client = channel.map_or_else(open, Client::new);
+        if self.is_answered(&mut client).await {
+            return;
+        }
+        // The connection may be what is wrong.
+        client = open();
+        while !self.is_answered(&mut client).await && Instant::now() < given_up {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(ROLL_BACK_PAUSE.1);
-            // The connection may be what is wrong.
-            self.client = Client::new(self.place.server.channel());
         }
     }
 
-    /// Whether there was an answer, whatever it is.
-    async fn try_roll_back(&mut self, transaction: Vec<u8>) -> bool {
-        let message = api::RollbackRequest { database: self.place.database.clone(), transaction };
+    /// Whether there is an answer, whatever it says.
+    async fn is_answered(&self, client: &mut Client) -> bool {
+        let (database, transaction) = (self.place.database.clone(), self.transaction.clone());
+        let message = api::RollbackRequest { database, transaction };
         let rollback = async {
-            let message = prepare(&self.place, &self.tokens, message).await.ok()?;
-            self.client.rollback(message).await.map_or_else(|status| error::is_answer(&status), |_| true).then_some(())
+            let (message, _) = prepare(&self.place, &self.tokens, message).await.ok()?;
+            client.rollback(message).await.map_or_else(|status| error::is_answer(&status), |_| true).then_some(())
         };
         matches!(tokio::time::timeout(self.place.timeout, rollback).await, Ok(Some(())))
     }
 }
 
 /// A request that says who we are and which database it is about.
-pub(super) async fn prepare<M>(place: &Place, tokens: &Tokens, message: M) -> Result<Request<M>, Error> {
+pub(super) async fn prepare<M>(place: &Place, tokens: &Tokens, message: M) -> Result<(Request<M>, Generation), Error> {
     let mut request = Request::new(message);
     let metadata = request.metadata_mut();
-    metadata.insert("authorization", tokens.authorization().await?);
+    let (authorization, token) = tokens.authorization().await?;
+    metadata.insert("authorization", authorization);
     // By these the service finds the servers that have the database.
     let params = format!("database={}", url_writer::part(&place.database));
     for (name, value) in [("google-cloud-resource-prefix", place.database.as_str()), ("x-goog-request-params", &params)]
@@ -194,5 +203,5 @@ pub(super) async fn prepare<M>(place: &Place, tokens: &Tokens, message: M) -> Re
             metadata.insert(name, value);
         }
     }
-    Ok(request)
+    Ok((request, token))
 }

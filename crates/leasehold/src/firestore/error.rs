@@ -45,7 +45,7 @@ pub(super) fn translate(status: &Status, wrote: bool) -> Error {
 pub(super) fn is_conflict(status: &Status, committing: bool) -> bool {
     match status.code() {
         Code::Aborted => true,
-        Code::FailedPrecondition | Code::AlreadyExists => committing && !status.message().contains("index"),
+        Code::FailedPrecondition | Code::AlreadyExists => committing && !is_about_index(status.message()),
         Code::NotFound => committing && !is_about_database(status.message()),
         _ => false,
     }
@@ -56,13 +56,9 @@ pub(super) fn is_about_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated
 }
 
-/// Whether the server itself has said no, rather than that it could not be asked.
+/// Whether the server itself has said something, rather than that it could not be asked.
 pub(super) fn is_answer(status: &Status) -> bool {
-    let unsure = matches!(
-        status.code(),
-        Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal | Code::Unavailable
-    );
-    status.source().is_none() && !unsure
+    status.source().is_none() && !matches!(status.code(), Code::DeadlineExceeded | Code::Unavailable)
 }
 
 /// Whether the client gave up a request whose time was over.
@@ -70,10 +66,20 @@ pub(super) fn is_timeout(status: &Status) -> bool {
     cause::<tonic::TimeoutExpired>(status).is_some()
 }
 
+/// What a message says before it names a document, whose name may be any word at all: in the words
+/// of the service and of the emulator.
+fn before_names(message: &str) -> &str {
+    let ends = ["/documents/", "path <", "app:"].iter().filter_map(|start| message.find(start));
+    &message[..ends.min().unwrap_or(message.len())]
+}
+
 fn is_about_database(message: &str) -> bool {
-    let message = message.to_ascii_lowercase();
-    // The name of a document starts with that of its project.
-    !message.contains("/documents/") && (message.contains("the database") || message.contains("project"))
+    let message = before_names(message).to_ascii_lowercase();
+    message.contains("database") && message.contains("does not exist")
+}
+
+fn is_about_index(message: &str) -> bool {
+    before_names(message).contains("requires an index")
 }
 
 fn answer(code: Code, message: &str) -> Description {
@@ -87,7 +93,7 @@ fn answer(code: Code, message: &str) -> Description {
         Code::Unknown => {
             (ServiceUnavailable, "the connection to the server was lost, or it failed", Some(REACHABLE), Done::Maybe)
         }
-        Code::InvalidArgument if message.contains("transaction") => no(
+        Code::InvalidArgument if before_names(message).contains("transaction") => no(
             ServiceUnavailable,
             "the transaction took too long, and the server gave it up",
             "try again; a host that is very busy may be too slow",
@@ -118,7 +124,7 @@ fn answer(code: Code, message: &str) -> Description {
             "the database has reached a limit",
             "try again later, or raise the quota or the budget of the project",
         ),
-        Code::FailedPrecondition if message.contains("index") => {
+        Code::FailedPrecondition if is_about_index(message) => {
             no(InvalidArgument, "the index for lookups is missing", INDEX)
         }
         Code::FailedPrecondition if message.contains("Datastore Mode") => no(
@@ -173,8 +179,8 @@ impl Said {
             text = format!("{text}: {error}");
             source = error.source();
         }
-        if status.source().is_none() && !status.message().contains("/documents/") {
-            text = format!("{text}: {}", status.message());
+        if status.source().is_none() {
+            text = format!("{text}: {}", before_names(status.message()));
         }
         Self(text)
     }
@@ -255,12 +261,19 @@ mod tests {
         assert!(of(Code::NotFound, "No document to update: projects/p/databases/d/documents/locks/k", true));
         assert!(!of(Code::FailedPrecondition, "The query requires an index.", true));
         assert!(!of(Code::Unavailable, "", true));
+        // The emulator's words for a document that is gone, with a key that says all sorts of things.
+        let gone = r#"no entity to update: app: "dev~my-project" path < Element { name: "requires an index" } >"#;
+        assert!(of(Code::NotFound, gone, true) && of(Code::FailedPrecondition, gone, true));
     }
 
     #[test]
     fn what_the_server_says_of_documents_is_not_repeated() {
-        let said = "No document to update: projects/p/databases/d/documents/locks/payment:42";
-        let error = translate(&Status::not_found(said), true);
-        assert!(!format!("{error:?}").contains("payment"), "{error:?}");
+        for said in [
+            "No document to update: projects/p/databases/d/documents/locks/payment:42",
+            r#"no entity to update: app: "dev~p" path < Element { type: "locks" name: "payment:42" } >"#,
+        ] {
+            let error = translate(&Status::not_found(said), true);
+            assert!(!format!("{error:?}").contains("payment"), "{error:?}");
+        }
     }
 }

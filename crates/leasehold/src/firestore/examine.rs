@@ -8,14 +8,12 @@ use api::structured_aggregation_query::aggregation::{Count, Operator};
 use api::structured_aggregation_query::{Aggregation, QueryType as Counted};
 use api::value::ValueType;
 
+use super::clocks::NOTEWORTHY;
 use super::connection::{Failure, Kind, Session};
-use super::transaction::{Consistency, exists};
+use super::transaction::{Consistency, delete_existing};
 use super::{Firestore, query};
 use crate::backend::{Backend, Topic};
 use crate::{Check, Error, ErrorCode, Key, LockId, Operation, TIME_TOLERANCE, Verdict};
-
-/// A clock that is this far off is worth a word.
-const NOTEWORTHY: Duration = Duration::from_millis(500);
 
 /// The most fence counters that are counted: a thousand cost as much as one document that is read.
 const MOST_COUNTED: i64 = 100_000;
@@ -30,13 +28,13 @@ impl Firestore {
     /// As for any operation, if the server cannot be asked at all.
     pub async fn examine(&self) -> Result<Vec<Check>, Error> {
         let connection = self.connection()?;
-        let session = connection.session(Operation::Lookup);
+        let session = || connection.session(Operation::Lookup);
         let mut checks = vec![Check::new("database", Verdict::Ok, "it exists, and lets us in")];
-        checks.push(self.permissions(session).await?);
-        checks.push(self.index(session).await?);
+        checks.push(self.permissions(session()).await?);
+        checks.push(self.index(session()).await?);
         checks.push(self.clock());
         checks.push(self.listening().await);
-        checks.extend(self.count(session).await.map(counted));
+        checks.extend(self.count(session()).await.map(counted));
         Ok(checks)
     }
 
@@ -136,9 +134,8 @@ impl Firestore {
 impl Session<'_> {
     /// Asks for a write that cannot be done, to see whether it would be allowed.
     async fn write_nothing(self, nobody: &str) -> Result<(), Failure> {
-        let transaction = self.begin().await?;
-        match transaction.commit(vec![exists(nobody)]).await {
-            Err(Failure::Status { status, .. }) if status.code() == Code::NotFound => Ok(()),
+        match self.write(vec![delete_existing(nobody)]).await {
+            Err(failure) if failure.is_conflict() => Ok(()),
             other => other,
         }
     }

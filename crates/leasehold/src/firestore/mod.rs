@@ -26,6 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::runtime::Handle;
 
 use self::clocks::Clocks;
 use self::connection::{Connection, Failure, Session};
@@ -135,12 +136,12 @@ impl Firestore {
 
     /// The connection of the runtime that runs the caller.
     fn connection(&self) -> Result<Arc<Connection>, Error> {
-        self.connections.get(|| Ok(Connection::new(self.place.clone())))
+        self.connections.get(|| Ok(Connection::new(self.place.clone(), Handle::current())))
     }
 
     /// The listener of the runtime that runs the caller.
     fn listener(&self) -> Result<Arc<Listener>, Error> {
-        let source = || Source::new(self.place.clone(), self.names.clone(), self.clocks.wall);
+        let source = || Source::new(self.place.clone(), self.names.clone(), self.clocks.server_now());
         self.listeners.get(|| Ok(Listener::start::<ListenConnection>(Arc::new(source()))))
     }
 
@@ -173,7 +174,7 @@ impl Firestore {
         let (cursor, limit) = (request.cursor(), request.page_size());
         let after = match cursor {
             None => None,
-            Some(cursor) => Some(cursor.rsplit_once('\n').ok_or_else(|| Failure::Refused(bad_cursor()))?),
+            Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| Failure::Refused(bad_cursor()))?),
         };
         let after = after.map(|(key, id)| (key, self.names.lock(id)));
         let after = after.as_ref().map(|(key, name)| (*key, name.as_str()));
@@ -193,7 +194,7 @@ impl Firestore {
             && let Some(last) = shown.last()
         {
             let key = record::string(&last.fields, record::lock::KEY).unwrap_or_default();
-            page.next = self.names.id_of(&last.name).map(|id| format!("{key}\n{id}"));
+            page.next = self.names.id_of(&last.name).map(|id| format!("{}:{key}{id}", key.len()));
         }
         Ok(page)
     }
@@ -259,6 +260,12 @@ impl Backend for Firestore {
             .with_clock_floored_fences(true)
             .with_call_timeout(self.place.timeout)
     }
+}
+
+/// The key and the id of the last lock of a page: the length of the key, a colon, and both of them.
+fn read_cursor(cursor: &str) -> Option<(&str, &str)> {
+    let (length, rest) = cursor.split_once(':')?;
+    rest.split_at_checked(length.parse().ok()?)
 }
 
 fn bad_cursor() -> Error {

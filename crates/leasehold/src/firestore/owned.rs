@@ -13,14 +13,18 @@ use crate::{Error, ErrorCode, Key, LockId, Loss, Operation, Timestamp, Ttl};
 
 impl Firestore {
     pub(super) async fn release_lock(&self, id: &LockId) -> Result<Release, Error> {
-        let connection = self.connection()?;
-        let session = connection.session(Operation::Release);
+        self.release_in(self.connection()?.session(Operation::Release), id).await
+    }
+
+    pub(super) async fn release_in(&self, session: Session<'_>, id: &LockId) -> Result<Release, Error> {
         session.retry(|| self.try_release(session, id)).await
     }
 
     pub(super) async fn extend_lock(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        let connection = self.connection()?;
-        let session = connection.session(Operation::Extend);
+        self.extend_in(self.connection()?.session(Operation::Extend), id, ttl).await
+    }
+
+    pub(super) async fn extend_in(&self, session: Session<'_>, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
         session.retry(|| self.try_extend(session, id, ttl)).await
     }
 
@@ -70,7 +74,8 @@ impl Firestore {
             at: read.moment.server,
             how: Loss::ForceReleased,
         };
-        let last = last.unwrap_or(record.fence);
+        // The lock's own is about to be forgotten.
+        let last = last.map_or(record.fence, |last| last.max(record.fence));
         let told = record::counter_document(count.clone(), key.as_str(), last, Some(&taken), read.moment.server);
         session.write(vec![delete(document), update(told, Some(&counter::ALL), before)]).await?;
         Ok(ForceRelease::Released(record))

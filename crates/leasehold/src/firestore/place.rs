@@ -22,7 +22,7 @@ use crate::remote::resolve::resolve;
 const GOOGLE: &str = "firestore.googleapis.com";
 
 /// A server that is gone without a word is noticed after these two, while it is waited for.
-const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5));
 
 /// A database, and the server that has it.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ pub(super) struct Server {
     endpoint: Endpoint,
     host: String,
     port: u16,
+    timeout: Duration,
     pub(super) access: Access,
 }
 
@@ -53,10 +54,10 @@ pub(super) enum Access {
 
 impl Server {
     /// An emulator at `host:port`.
-    pub(super) fn emulator(address: &str) -> Result<Self, Error> {
+    pub(super) fn emulator(address: &str, timeout: Duration) -> Result<Self, Error> {
         let (host, port) = split(address, None)?;
         let endpoint = endpoint("http", &host, port)?;
-        Ok(Self { endpoint, host, port, access: Access::Emulator })
+        Ok(Self { endpoint, host, port, timeout, access: Access::Emulator })
     }
 
     /// Google's servers, or what stands in their place, with TLS.
@@ -81,13 +82,14 @@ impl Server {
                 .with_hint("check the option ca, or the certificates of the operating system")
                 .with_source(source)
         })?;
-        Ok(Self { endpoint, host, port, access: Access::Google(options.credentials.clone()) })
+        Ok(Self { endpoint, host, port, timeout: options.timeout, access: Access::Google(options.credentials.clone()) })
     }
 
     /// What carries requests to the server. It connects with the first of them, and again when the
     /// connection was lost.
     pub(super) fn channel(&self) -> Channel {
-        self.endpoint.connect_with_connector_lazy(Connector { host: self.host.clone(), port: self.port })
+        let connector = Connector { host: self.host.clone(), port: self.port, timeout: self.timeout };
+        self.endpoint.connect_with_connector_lazy(connector)
     }
 }
 
@@ -120,6 +122,7 @@ pub(super) fn split(address: &str, usual: Option<u16>) -> Result<(String, u16), 
 struct Connector {
     host: String,
     port: u16,
+    timeout: Duration,
 }
 
 /// Nothing was sent, because there is no connection.
@@ -129,14 +132,17 @@ pub(super) struct NotConnected(pub(super) std::io::Error);
 impl Connector {
     async fn connect(self) -> Result<TokioIo<TcpStream>, NotConnected> {
         let addresses = resolve(self.host.trim_matches(['[', ']']), self.port).await.map_err(NotConnected)?;
+        // One that leads nowhere must not use up the time of the others.
+        let share = self.timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
         for address in addresses {
-            match TcpStream::connect(address).await {
-                Ok(stream) => {
+            match tokio::time::timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
                     stream.set_nodelay(true).map_err(NotConnected)?;
                     return Ok(TokioIo::new(stream));
                 }
-                Err(error) => last = error,
+                Ok(Err(error)) => last = error,
+                Err(_) => last = std::io::ErrorKind::TimedOut.into(),
             }
         }
         Err(NotConnected(last))

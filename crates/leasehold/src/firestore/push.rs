@@ -9,7 +9,7 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1 as api;
 use lru::LruCache;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::Streaming;
+use tonic::{Status, Streaming};
 
 use api::listen_request::TargetChange as Change;
 use api::listen_response::ResponseType;
@@ -17,14 +17,13 @@ use api::target::query_target::QueryType;
 use api::target::{DocumentsTarget, QueryTarget, ResumeType, TargetType};
 use api::target_change::TargetChangeType;
 
-use super::clocks::WallClock;
 use super::connection::{Client, prepare};
 use super::error::{is_about_token, translate};
 use super::names::Names;
 use super::place::Place;
 use super::query;
 use super::record::{self, Taken};
-use super::tokens::Tokens;
+use super::tokens::{Generation, Tokens};
 use crate::backend::Event;
 use crate::remote::driver_error::not_connected_in_time;
 use crate::remote::notification::{GRANTED_TOPIC, Notification, TAKEN_TOPIC, freed_topic};
@@ -54,9 +53,10 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(place: Arc<Place>, names: Names, clock: WallClock) -> Self {
+    /// Where the server's clock shows `now`.
+    pub(super) fn new(place: Arc<Place>, names: Names, now: Timestamp) -> Self {
         let before = u64::try_from(BEFORE.as_micros()).unwrap_or(u64::MAX);
-        let since = Timestamp::from_micros(clock.now().as_micros().saturating_sub(before));
+        let since = Timestamp::from_micros(now.as_micros().saturating_sub(before));
         let tokens = Arc::new(Tokens::new(place.server.access.clone()));
         let told = Arc::new(Mutex::new(LruCache::new(GRANTS)));
         Self { place, names, tokens, resume: Arc::default(), told, since }
@@ -84,6 +84,8 @@ pub(super) struct ListenConnection {
     source: Source,
     requests: mpsc::UnboundedSender<api::ListenRequest>,
     stream: Stream,
+    /// That with which the stream was opened.
+    token: Generation,
     targets: HashMap<i32, Target>,
     last_id: i32,
     /// The fences of locks that were granted.
@@ -127,6 +129,7 @@ impl PushConnection for ListenConnection {
             source: source.clone(),
             requests,
             stream: Stream::Closed(queued),
+            token: Generation::default(),
             targets: HashMap::new(),
             last_id: 0,
             granted: LruCache::new(GRANTS),
@@ -156,7 +159,11 @@ impl PushConnection for ListenConnection {
         };
         match answer {
             Ok(Some(answer)) => self.decode(answer),
-            Ok(None) | Err(_) => Pushed::Lost,
+            Ok(None) => Pushed::Lost,
+            Err(status) => {
+                self.failed(&status);
+                Pushed::Lost
+            }
         }
     }
 }
@@ -173,24 +180,33 @@ impl ListenConnection {
         };
         let source = &self.source;
         let mut client = Client::new(source.place.server.channel());
-        let request = prepare(&source.place, &source.tokens, UnboundedReceiverStream::new(queued)).await?;
-        let answers = client.listen(request).await.map_err(|status| {
-            // The next connection asks for a new one.
-            if is_about_token(&status) {
-                source.tokens.discard();
-            }
-            translate(&status, false)
-        })?;
+        let (request, token) = prepare(&source.place, &source.tokens, UnboundedReceiverStream::new(queued)).await?;
+        self.token = token;
+        let answers = client.listen(request).await.map_err(|status| self.failed(&status))?;
         self.stream = Stream::Open(Box::new(answers.into_inner()));
         Ok(())
     }
 
+    /// The stream has come to this end.
+    fn failed(&self, status: &Status) -> Error {
+        if is_about_token(status) {
+            // The next connection asks for a new one.
+            self.source.tokens.discard(self.token);
+        }
+        translate(status, false)
+    }
+
     async fn answer(&mut self) -> Result<api::ListenResponse, Error> {
         let Stream::Open(answers) = &mut self.stream else { return Err(ended()) };
-        answers.message().await.map_err(|status| translate(&status, false))?.ok_or_else(ended)
+        let answer = answers.message().await;
+        answer.map_err(|status| self.failed(&status))?.ok_or_else(ended)
     }
 
     async fn change_targets(&mut self, wanted: &[String], unwanted: &[String]) -> Result<Vec<String>, Error> {
+        if matches!(self.stream, Stream::Closed(_)) {
+            // Others were given up while there was no connection.
+            lock(&self.source.resume).retain(|topic, _| wanted.contains(topic));
+        }
         for topic in unwanted {
             lock(&self.source.resume).remove(topic);
             let ids: Vec<i32> = self.ids_of(topic).collect();

@@ -41,9 +41,9 @@ pub(super) fn by_prefix(
     after: Option<(&str, &str)>,
     limit: usize,
 ) -> api::StructuredQuery {
-    let mut filters = Vec::new();
+    // Also of an empty one: what is not text comes behind all text, and is no key.
+    let mut filters = vec![filter(lock::KEY, Operator::GreaterThanOrEqual, text(prefix))];
     if !prefix.is_empty() {
-        filters.push(filter(lock::KEY, Operator::GreaterThanOrEqual, text(prefix)));
         filters.extend(end_of(prefix).map(|end| filter(lock::KEY, Operator::LessThan, text(end))));
     }
     let reference = |name: &str| api::Value { value_type: Some(ValueType::ReferenceValue(name.to_owned())) };

@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use googleapis_tonic_google_firestore_v1::google::firestore::v1 as api;
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use api::precondition::ConditionType;
 use api::transaction_options::{Mode, ReadOnly, ReadWrite};
 
-use super::clocks::{Clocks, Moment};
+use super::clocks::{Clocks, Moment, Sent};
 use super::connection::{Failure, Kind, Session};
 use super::error::{is_about_token, is_conflict};
 use super::record::timestamp;
-use crate::{Error, ErrorCode, Timestamp};
+use crate::{Error, ErrorCode};
 
 /// The longest pause before a transaction is tried again, at first and in the end.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(8), Duration::from_millis(250));
@@ -45,6 +44,8 @@ pub(super) enum Consistency {
 pub(super) struct Transaction<'a> {
     session: Session<'a>,
     id: Vec<u8>,
+    /// Nobody waits for one that has read nothing.
+    has_read: bool,
 }
 
 impl Drop for Transaction<'_> {
@@ -70,7 +71,7 @@ impl<'a> Session<'a> {
         let answer = self.send(Kind::Read, message, async |mut client, message| {
             client.begin_transaction(message).await.map(tonic::Response::into_inner)
         });
-        Ok(Transaction { session: self, id: answer.await?.transaction })
+        Ok(Transaction { session: self, id: answer.await?.transaction, has_read: false })
     }
 
     /// The documents of these names that exist.
@@ -86,7 +87,7 @@ impl<'a> Session<'a> {
                 Consistency::In(id) => Some(ConsistencySelector::Transaction(id)),
             },
         };
-        let sent = clocks.wall.now();
+        let sent = Sent::now(clocks);
         let (documents, read_time) = self
             .send(Kind::Read, message, async |mut client, message| {
                 let mut answers = client.batch_get_documents(message).await?.into_inner();
@@ -122,7 +123,7 @@ impl<'a> Session<'a> {
                 Consistency::In(id) => Some(ConsistencySelector::Transaction(id)),
             },
         };
-        let sent = clocks.wall.now();
+        let sent = Sent::now(clocks);
         let (documents, read_time) = self
             .send(Kind::Read, message, async |mut client, message| {
                 let mut answers = client.run_query(message).await?.into_inner();
@@ -149,21 +150,20 @@ impl Transaction<'_> {
     }
 
     fn start_rollback(&mut self) -> Option<JoinHandle<()>> {
-        let id = std::mem::take(&mut self.id);
-        let runtime = Handle::try_current().ok().filter(|_| !id.is_empty())?;
-        Some(runtime.spawn(self.session.background().roll_back(id)))
+        std::mem::take(&mut self.has_read).then(|| self.session.roll_back(self.id.clone()))
     }
 
     /// For reads in this transaction.
-    pub(super) fn here(&self) -> Consistency {
+    pub(super) fn here(&mut self) -> Consistency {
+        self.has_read = true;
         Consistency::In(self.id.clone())
     }
 
     /// Writes all of it, if nothing that was read has changed since then. A commit that fails may
     /// not even have arrived, so the transaction is rolled back all the same.
-    pub(super) async fn commit(mut self, writes: Vec<api::Write>) -> Result<(), Failure> {
+    pub(super) async fn commit(&mut self, writes: Vec<api::Write>) -> Result<(), Failure> {
         self.session.commit(writes, self.id.clone()).await?;
-        self.id.clear();
+        self.has_read = false;
         Ok(())
     }
 }
@@ -227,7 +227,7 @@ impl Failure {
     /// Whether another transaction was in the way.
     pub(super) fn is_conflict(&self) -> bool {
         match self {
-            Failure::Status { status, request } => is_conflict(status, *request == Kind::Commit),
+            Failure::Status { status, request, .. } => is_conflict(status, *request == Kind::Commit),
             Failure::Late { .. } | Failure::NotSent(_) | Failure::Refused(_) => false,
         }
     }
@@ -238,10 +238,10 @@ fn read_write() -> api::TransactionOptions {
 }
 
 /// When the server read what it answered.
-fn moment(clocks: &Clocks, read_time: Option<prost_types::Timestamp>, sent: Timestamp) -> Result<Moment, Failure> {
+fn moment(clocks: &Clocks, read_time: Option<prost_types::Timestamp>, sent: Sent) -> Result<Moment, Failure> {
     let strange = || Error::new(ErrorCode::Internal, "an unexpected answer of the server: it has no time");
     let server = read_time.and_then(timestamp).ok_or_else(|| Failure::Refused(strange()))?;
-    Ok(clocks.moment(server, sent, clocks.wall.now()))
+    Ok(clocks.moment(server, sent))
 }
 
 /// A write of the whole document, or of some of its fields, if it is as it was read: `before` is
@@ -267,7 +267,7 @@ pub(super) fn delete(document: &api::Document) -> api::Write {
 }
 
 /// The deletion of a document that has to exist.
-pub(super) fn exists(name: &str) -> api::Write {
+pub(super) fn delete_existing(name: &str) -> api::Write {
     api::Write {
         current_document: Some(api::Precondition { condition_type: Some(ConditionType::Exists(true)) }),
         operation: Some(api::write::Operation::Delete(name.to_owned())),
@@ -275,12 +275,12 @@ pub(super) fn exists(name: &str) -> api::Write {
     }
 }
 
-/// Exclusion rests on the transaction; this is the second lock on the door.
+/// For an acquire this is the second lock on the door, beside its transaction; for all else it is
+/// the only one. A document without a time cannot have the one that is asked for.
 fn unchanged(before: Option<&api::Document>) -> api::Precondition {
     let condition = match before {
         None => ConditionType::Exists(false),
-        Some(api::Document { update_time: Some(time), .. }) => ConditionType::UpdateTime(*time),
-        Some(_) => ConditionType::Exists(true),
+        Some(document) => ConditionType::UpdateTime(document.update_time.unwrap_or_default()),
     };
     api::Precondition { condition_type: Some(condition) }
 }

@@ -1,3 +1,5 @@
+use std::ffi::OsString;
+
 use super::FirestoreOptions;
 use super::names::is_id;
 use super::place::{Place, Server, split};
@@ -77,10 +79,12 @@ impl Target {
         let emulator = match (&options.emulator, &options.endpoint) {
             (Some(emulator), _) => Some(emulator.clone()),
             (None, Some(_)) => None,
-            (None, None) => std::env::var(EMULATOR).ok().filter(|host| !host.is_empty()),
+            (None, None) => {
+                std::env::var_os(EMULATOR).filter(|host| !host.is_empty()).map(from_environment).transpose()?
+            }
         };
         let server = match emulator {
-            Some(host) => Server::emulator(&host)?,
+            Some(host) => Server::emulator(&host, options.timeout)?,
             None => Server::google(&options)?,
         };
         let name = format!("projects/{project}/databases/{database}");
@@ -115,6 +119,15 @@ impl Target {
         }
         url.finish()
     }
+}
+
+/// The address of an emulator that the environment names. Who meant an emulator must not end up at
+/// Google's servers.
+fn from_environment(host: OsString) -> Result<String, Error> {
+    let host = host.into_string().ok().filter(|host| split(host, None).is_ok());
+    host.ok_or_else(|| {
+        Error::invalid(format!("the variable {EMULATOR} has no address in it")).with_hint("for example localhost:8080")
+    })
 }
 
 fn check_collections(options: &FirestoreOptions) -> Result<(), Error> {

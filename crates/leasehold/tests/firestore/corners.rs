@@ -11,7 +11,23 @@ use test_support::{connect, granted, key, locks, request};
 async fn listings_go_page_by_page_through_odd_keys_and_know_their_own_cursors() {
     let server = Firestore::start();
     let store = connect(&server.url()).await;
-    let names = ["a", "a\nb", "a/b", "a\u{10ffff}", "a\u{d7ff}", "b", "é", "a%", "A", "a:1", "a:10", "a:2"];
+    let names = [
+        "a",
+        "a\nb",
+        "a/b",
+        "a\u{10ffff}",
+        "a\u{d7ff}",
+        "b",
+        "é",
+        "a%",
+        "A",
+        "a:1",
+        "a:10",
+        "a:2",
+        "a\nb\n",
+        "a\nb\nZ",
+        "1:a",
+    ];
     for name in names {
         granted(&*store, &request(name)).await;
     }
@@ -33,8 +49,33 @@ async fn listings_go_page_by_page_through_odd_keys_and_know_their_own_cursors() 
             assert_eq!(found, expected, "{prefix:?} by {size}");
         }
     }
-    let error = store.list(&ListRequest::new("").with_cursor("nonsense")).await.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error:?}");
+    for nonsense in ["nonsense", "", ":", "9:a", "x:a", "1:é"] {
+        let error = store.list(&ListRequest::new("").with_cursor(nonsense)).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument, "{nonsense}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_listing_beside_documents_of_strangers_comes_to_an_end() {
+    let server = Firestore::start();
+    let store = connect(&server.url()).await;
+    for number in 0..3 {
+        granted(&*store, &request(&format!("order:{number}"))).await;
+        for (name, value) in [("array", "arrayValue"), ("map", "mapValue")] {
+            server.set_document(&format!("locks/{name}{number}"), &serde_json::json!({"key": {value: {}}}));
+        }
+        server.set_document(&format!("locks/bytes{number}"), &serde_json::json!({"key": {"bytesValue": "AAAA"}}));
+    }
+    let (mut found, mut pages, mut request) = (0, 0, ListRequest::new("").with_page_size(2));
+    loop {
+        let page = store.list(&request).await.unwrap();
+        (found, pages) = (found + page.records.len(), pages + 1);
+        match page.next.filter(|_| pages < 20) {
+            Some(next) => request = request.with_cursor(next),
+            None => break,
+        }
+    }
+    assert_eq!((found, pages), (3, 2));
 }
 
 /// Whether another process, with these variables, gets a lock in the store at `url`.

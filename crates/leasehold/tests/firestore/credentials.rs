@@ -82,6 +82,28 @@ async fn a_token_that_the_server_takes_no_longer_is_replaced_within_the_same_ope
 }
 
 #[tokio::test]
+async fn many_operations_at_once_share_the_token_that_replaces_one_that_is_no_longer_taken() {
+    let server = guarded();
+    let store = connect(&server.url()).await;
+    let held: Vec<_> = (0..24).map(|number| request(&format!("order:{number}"))).collect();
+    for request in &held {
+        granted(&*store, request).await;
+    }
+    for _ in 0..3 {
+        server.expire_tokens();
+        let mut extends = tokio::task::JoinSet::new();
+        for request in held.clone() {
+            let store = store.clone();
+            extends.spawn(async move { store.extend(&request.lock_id, request.ttl).await });
+        }
+        for answer in extends.join_all().await {
+            answer.unwrap();
+        }
+    }
+    assert_eq!(server.calls("Token"), 4);
+}
+
+#[tokio::test]
 async fn a_guard_and_its_wake_ups_live_on_when_tokens_expire() {
     let server = guarded();
     let (holder, waiter) = (locks(&server.url()).await, locks(&server.url()).await);

@@ -12,5 +12,6 @@ mod credentials;
 mod doctor;
 mod errors;
 mod layout;
+mod many;
 mod standstill;
 mod wake_ups;

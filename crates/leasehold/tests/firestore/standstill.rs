@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::backend::{Acquire, Backend, Extend};
 use leasehold::{ErrorCode, LockState};
 use test_servers::{Firestore, FirestoreFault};
-use test_support::{StoreServer, connect, eventually, granted, id, locks, request, ttl};
+use test_support::{StoreServer, connect, eventually, granted, held, id, locks, request, soon, ttl};
 
 #[tokio::test]
 async fn those_who_are_refused_never_hold_up_the_holder() {
@@ -67,4 +67,64 @@ async fn a_transaction_that_the_server_gave_up_is_an_error_that_passes() {
     }
     server.set_transaction_lifetime(Duration::from_secs(60), Duration::from_secs(270));
     granted(&*store, &held).await;
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_wait_for_the_transaction_that_it_does_not_need() {
+    let server = Firestore::start();
+    let store = connect(&format!("{}&timeout=60s", server.url())).await;
+    granted(&*store, &request("order:42")).await;
+    server.inject(FirestoreFault::silence().on("BeginTransaction"));
+    soon("the refusal", held(&*store, &request("order:42"))).await;
+}
+
+#[tokio::test]
+async fn an_acquire_that_fails_has_ended_its_transaction() {
+    let server = Firestore::start();
+    let store = connect(&server.url()).await;
+    for (method, code) in [("RunQuery", "RESOURCE_EXHAUSTED"), ("Commit", "PERMISSION_DENIED")] {
+        eventually("nobody is in a transaction", async || server.transactions() == 0).await;
+        server.inject(FirestoreFault::status(code).on(method));
+        server.inject(FirestoreFault::delay(Duration::from_millis(200)).on("Rollback"));
+        store.acquire(&request("order:42")).await.unwrap_err();
+        assert_eq!(server.transactions(), 0, "{method}");
+        server.clear_faults();
+    }
+}
+
+#[test]
+fn an_acquire_that_is_dropped_outside_of_its_runtime_leaves_no_transaction() {
+    let server = Firestore::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store = runtime.block_on(connect(&server.url()));
+    server.inject(FirestoreFault::silence().on("Commit"));
+    let request = request("order:42");
+    let mut acquire = store.acquire(&request);
+    runtime.block_on(async {
+        tokio::select! {
+            answer = &mut acquire => panic!("{answer:?}"),
+            () = eventually("it commits", async || server.fault_hits() == 1) => {}
+        }
+    });
+    drop(acquire);
+    runtime.block_on(eventually("nothing is left", async || server.transactions() == 0));
+}
+
+#[tokio::test]
+async fn a_rollback_is_over_with_any_answer_and_is_not_sent_without_a_reason() {
+    let server = Firestore::start();
+    let store = connect(&server.url()).await;
+    granted(&*store, &request("order:42")).await;
+    server.take_counts();
+    for _ in 0..5 {
+        held(&*store, &request("order:42")).await;
+    }
+    // The emulator says so of a transaction that is over.
+    server.inject(FirestoreFault::status("UNKNOWN").on("Rollback"));
+    server.inject(FirestoreFault::status("PERMISSION_DENIED").on("Commit"));
+    for number in 0..5 {
+        store.acquire(&request(&format!("other:{number}"))).await.unwrap_err();
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(server.calls("Rollback"), 5);
 }

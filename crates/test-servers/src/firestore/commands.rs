@@ -197,11 +197,11 @@ impl Firestore {
         self.listened("collections")
     }
 
-    /// The number of open transactions.
+    /// The number of open transactions that have read something, so that others may have to wait.
     #[must_use]
     #[track_caller]
     pub fn transactions(&self) -> u64 {
-        number(&self.control(json!({"command": "transactions"})), "open")
+        number(&self.control(json!({"command": "transactions"})), "reading")
     }
 
     #[track_caller]

@@ -209,9 +209,9 @@ impl StoreServer for Firestore {
         7
     }
 
-    /// Up to 64 are three questions and a request to write.
+    /// Up to 30 are a question and a request to write.
     fn locks_in_a_request(&self) -> u64 {
-        12
+        8
     }
 
     fn checks(&self) -> &'static [&'static str] {
