@@ -5,7 +5,7 @@ pub(crate) mod outcomes;
 
 use test_servers::{Firestore, FirestoreFault};
 
-/// Has commits fail at random from now on: some were in the way of others, and of some nobody knows
+/// Has writes, of one lock and of many, fail at random from now on: some were in the way of others, and of some nobody knows
 /// whether they were carried out.
 fn trouble(server: &Firestore) {
     let seed = fastrand::u64(..1_000_000);
@@ -17,7 +17,8 @@ fn trouble(server: &Firestore) {
         FirestoreFault::status("DEADLINE_EXCEEDED").after().at_random(0.1, seed + 3),
     ];
     for fault in faults {
-        server.inject(fault.on("Commit"));
+        server.inject(fault.clone().on("Commit"));
+        server.inject(fault.on("BatchWrite"));
     }
 }
 
