@@ -127,6 +127,19 @@ async fn a_counter_that_was_lost_is_no_reason_to_count_below_the_lock() {
 }
 
 #[tokio::test]
+async fn a_forced_release_does_not_forget_a_fence_that_only_the_lock_has() {
+    let server = Firestore::start();
+    let store = connect(&server.url()).await;
+    let mut ahead = foreign(&server, "order:1", id().expose(), 30_000);
+    ahead["fence"]["stringValue"] = json!("080000000000000");
+    server.set_document("locks/order:1", &ahead);
+    let counter = json!({"fence": {"stringValue": "000000000000007"}, "keyDebug": {"stringValue": "order:1"}});
+    server.set_document("fence_counters/fence:order:1", &counter);
+    store.force_release(&key("order:1")).await.unwrap();
+    assert_eq!(granted(&*store, &request("order:1")).await.fence.to_string(), "080000000000001");
+}
+
+#[tokio::test]
 async fn what_is_no_lock_is_never_granted_over() {
     let server = Firestore::start();
     let store = connect(&server.url()).await;
