@@ -69,7 +69,7 @@ impl Clocks {
         if moment.apart() > NOTEWORTHY && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 milliseconds = moment.ahead / 1000,
-                "the clock of this host is not that of the server, by which locks are refused if it gets worse: \
+                "the clock of this host is not in step with that of the server: beyond a second it gets no locks; \
                  keep it in step, for example with chrony"
             );
         }
