@@ -5,8 +5,8 @@ pub(crate) mod outcomes;
 
 use test_servers::{Firestore, FirestoreFault};
 
-/// Has writes, of one lock and of many, fail at random from now on: some were in the way of others, and of some nobody knows
-/// whether they were carried out.
+/// Has writes, of one lock and of many, fail at random from now on: some were in the way of others,
+/// and of some nobody knows whether they were carried out.
 fn trouble(server: &Firestore) {
     let seed = fastrand::u64(..1_000_000);
     println!("the seed of what goes wrong is {seed}");
