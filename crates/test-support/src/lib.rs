@@ -26,6 +26,7 @@ mod sqlite;
 mod stores;
 pub mod suite;
 mod wait;
+mod warnings;
 
 pub use breakage::{Breakage, Broken, Request};
 pub use checks::{check, complaints, everything_said};
@@ -37,3 +38,4 @@ pub use stores::{Ability, RunningStore, STORES, StoreUnderTest, stores};
 pub use suite::Case;
 pub use test_servers::DEADLINE;
 pub use wait::{eventually, soon};
+pub use warnings::Warnings;

@@ -4,7 +4,7 @@
 use leasehold::ErrorCode;
 use leasehold::backend::{Backend, Extend, Release};
 use test_servers::Firestore;
-use test_support::{connect, granted, request, ttl};
+use test_support::{Warnings, connect, granted, request, ttl};
 
 #[tokio::test]
 async fn a_host_whose_clock_is_beyond_the_tolerance_gets_no_lock_and_hears_why() {
@@ -51,5 +51,20 @@ async fn fences_are_never_below_the_servers_clock_and_never_go_back() {
         assert!(last.is_none_or(|last| fence > last) && u128::from(fence.get()) >= floor, "{offset}: {fence}");
         last = Some(fence);
         store.release(&held.lock_id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_by_more_than_half_a_second_is_worth_one_warning() {
+    for (offset, warned) in [(200, 0), (800, 1)] {
+        let server = Firestore::start();
+        server.set_clock_offset(offset);
+        let store = connect(&server.url()).await;
+        let (warnings, _guard) = Warnings::collect();
+        for number in 0..3 {
+            granted(&*store, &request(&format!("order:{number}"))).await;
+        }
+        let said = warnings.said();
+        assert_eq!(said.iter().filter(|said| said.contains("clock")).count(), warned, "{offset} ms: {said:?}");
     }
 }

@@ -1,6 +1,5 @@
 //! Behind a pooler that lends connections for a transaction, locks work and waiting polls.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::backend::Backend;
@@ -8,56 +7,15 @@ use leasehold::postgres::Postgres;
 use leasehold::{ErrorCode, Locks};
 use test_servers::PgBouncer;
 use test_support::postgres::{number, session, stuck};
-use test_support::{eventually, granted, request, soon};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use test_support::{Warnings, eventually, granted, request, soon};
 
 use crate::support::server;
-
-/// Collects the messages of warnings.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-struct Message(String);
-
-impl tracing::field::Visit for Message {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
-        }
-    }
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::WARN && metadata.target().starts_with("leasehold")
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut message = Message(String::new());
-        event.record(&mut message);
-        self.0.lock().unwrap().push(message.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 #[tokio::test]
 async fn a_pooler_that_delivers_no_notifications_is_worth_one_warning_and_waiting_polls() {
     let server = server().await;
     let pooler = PgBouncer::start(&server, "transaction");
-    let warnings = Warnings::default();
-    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let (warnings, _guard) = Warnings::collect();
     let store = Postgres::connect(&pooler.url()).await.unwrap();
     assert!(!store.capabilities().wake_ups);
     let holder = Postgres::connect(&server.url()).await.unwrap();
@@ -73,7 +31,7 @@ async fn a_pooler_that_delivers_no_notifications_is_worth_one_warning_and_waitin
     assert!(!waiting.is_finished());
     holder.release(&held.lock_id).await.unwrap();
     soon("the lock", waiting).await.unwrap().unwrap().release().await.unwrap();
-    let warnings = warnings.0.lock().unwrap();
+    let warnings = warnings.said();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("pooler") && warnings[0].contains("polls"), "{warnings:?}");
 }
@@ -81,13 +39,12 @@ async fn a_pooler_that_delivers_no_notifications_is_worth_one_warning_and_waitin
 #[tokio::test]
 async fn who_wants_no_notifications_is_not_warned_and_makes_no_connection_for_them() {
     let server = server().await;
-    let warnings = Warnings::default();
-    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let (warnings, _guard) = Warnings::collect();
     let store = Postgres::connect(&format!("{}?wake_ups=off", server.url())).await.unwrap();
     assert!(!store.capabilities().wake_ups);
     let _silent = store.subscribe(leasehold::backend::Topic::Freed(&request("order:42").key)).await.unwrap();
     assert!(number(&server, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'") <= 1);
-    assert_eq!(*warnings.0.lock().unwrap(), [""; 0]);
+    assert_eq!(warnings.said(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
