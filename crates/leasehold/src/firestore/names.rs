@@ -28,7 +28,7 @@ impl Names {
         })
     }
 
-    /// The id of a key's lock. A key that cannot be one has another: see WIRE.md.
+    /// The id of a key's lock. A key that cannot be one has the start of its hash instead.
     pub(super) fn id(&self, key: &Key) -> Result<String, Error> {
         let id = self.keys.lock(key)?;
         if is_id(&id) { Ok(id) } else { self.keys.hashed(key.as_str()) }
@@ -74,7 +74,7 @@ mod tests {
         for same in ["payment:42", "a b", "__", "___", "__x", "...", "é"] {
             assert_eq!(id(same), same);
         }
-        // The start of SHA-256 of the key, as WIRE.md has it.
+        // 128 bits of SHA-256 of the key, as the shared layout has it.
         for (key, hashed) in [
             ("a/b", "wUzdwDP2S53qgOpnXPKAoA"),
             (".", "zbTuKuppzGqDMxu-ltwsqg"),
