@@ -8,7 +8,7 @@ use tonic::Status;
 
 use super::documents::children;
 use super::field_path::{FieldPath, NAME};
-use super::filter::{Condition, operand};
+use super::filter::{Conditions, operand};
 use super::value::compare;
 use crate::failure::unknown;
 use crate::name::check_id;
@@ -18,7 +18,7 @@ use crate::name::check_id;
 pub(crate) struct Query {
     /// The name of the collection.
     pub(crate) collection: String,
-    pub(crate) conditions: Vec<Condition>,
+    pub(crate) conditions: Conditions,
     /// Ends in the name, so that no two documents are equal.
     pub(crate) orders: Vec<Order>,
     start: Option<Cursor>,
@@ -56,7 +56,7 @@ impl Query {
             return Err(unknown("queries of all descendants or nearest neighbours"));
         }
         check_id(&from.collection_id)?;
-        let conditions = query.r#where.map(Condition::parse_all).transpose()?.unwrap_or_default();
+        let conditions = query.r#where.map(Conditions::parse).transpose()?.unwrap_or_else(Conditions::none);
         let mut orders = Vec::new();
         for order in query.order_by {
             let field = FieldPath::parse(&order.field.unwrap_or_default().field_path)?;
@@ -93,7 +93,7 @@ impl Query {
     pub(crate) fn matches(&self, document: &Document) -> bool {
         let id = document.name.strip_prefix(&self.collection).and_then(|rest| rest.strip_prefix('/'));
         id.is_some_and(|id| !id.contains('/'))
-            && self.conditions.iter().all(|condition| condition.matches(document))
+            && self.conditions.matches(document)
             && self.orders.iter().all(|order| operand(document, &order.field).is_some())
             && self.start.as_ref().is_none_or(|start| match self.compare_to_cursor(document, start) {
                 Ordering::Less => false,
@@ -177,7 +177,7 @@ pub(crate) fn project(document: &Document, fields: &[FieldPath]) -> Document {
 
 /// Sorts by what is compared for more than equality, and at last by the name, in the direction of
 /// what was asked for last.
-fn add_implicit(orders: &mut Vec<Order>, conditions: &[Condition]) -> Result<(), Status> {
+fn add_implicit(orders: &mut Vec<Order>, conditions: &Conditions) -> Result<(), Status> {
     let descending = orders.last().is_some_and(|order| order.descending);
     let is_sorted = |orders: &[Order], field: &FieldPath| orders.iter().any(|order| order.field == *field);
     for condition in conditions.iter().filter(|condition| condition.is_inequality()) {

@@ -1,6 +1,6 @@
 //! What the writes of a commit would do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::precondition::ConditionType;
@@ -75,6 +75,17 @@ pub(crate) fn validate(database: &Database, writes: &[Write]) -> Result<(), Stat
         if let Some(Operation::Update(document)) = &write.operation {
             document.fields.keys().try_for_each(|name| check_field(name))?;
             size::check(document)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses writes of which two are about one document, as batches do.
+pub(crate) fn each_once(writes: &[Write]) -> Result<(), Status> {
+    let mut names = HashSet::new();
+    for write in writes {
+        if !names.insert(written_name(write)?) {
+            return Err(Status::invalid_argument("A batch writes every document at most once."));
         }
     }
     Ok(())

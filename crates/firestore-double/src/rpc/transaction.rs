@@ -7,7 +7,7 @@ use tonic::Status;
 
 use super::{Rpc, is_read_only, need_of};
 use crate::access::Need;
-use crate::data::write::validate;
+use crate::data::write::{each_once, validate};
 use crate::name::Database;
 use crate::server::Server;
 
@@ -71,6 +71,7 @@ impl Rpc for BatchWriteRequest {
             return Err(Status::invalid_argument(format!("At most {MOST_WRITES} writes are allowed.")));
         }
         validate(&self.database()?, &self.writes)?;
+        each_once(&self.writes)?;
         let mut response = BatchWriteResponse::default();
         for write in &self.writes {
             let (result, status) = match server.engine.commit(&[], std::slice::from_ref(write), true).await {

@@ -1,7 +1,8 @@
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::precondition::ConditionType::{Exists, UpdateTime};
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::{BatchWriteRequest, Write};
 use tonic::Code;
 
-use crate::common::{assert_code, delete, number_in, provided, set, start};
+use crate::common::{DATABASE, assert_code, delete, number_in, provided, set, start};
 
 #[tokio::test]
 async fn a_document_that_must_not_exist_and_does_is_refused() {
@@ -48,4 +49,18 @@ async fn all_writes_happen_or_none() {
     client.write(vec![set("a", 1), provided(Exists(true), set("a", 2)), set("b", 1), delete("b")]).await;
     assert_eq!(number_in(&client.get("a").await.unwrap(), "n"), 2);
     assert_eq!(client.get("b").await, None);
+}
+
+#[tokio::test]
+async fn a_batch_writes_each_document_by_itself_and_none_twice() {
+    let world = start().await;
+    let batch = async |writes: Vec<Write>| {
+        let request = BatchWriteRequest { database: DATABASE.to_owned(), writes, ..BatchWriteRequest::default() };
+        world.client.0.clone().batch_write(request).await
+    };
+    let answer = batch(vec![set("a", 1), provided(Exists(true), set("b", 1))]).await.unwrap().into_inner();
+    let codes: Vec<_> = answer.status.iter().map(|status| Code::from_i32(status.code)).collect();
+    assert_eq!(codes, [Code::Ok, Code::NotFound]);
+    assert_code(batch(vec![set("c", 1), delete("c")]).await, Code::InvalidArgument);
+    assert!(world.client.get("c").await.is_none());
 }

@@ -6,15 +6,16 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_aggr
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_aggregation_query::{
     Aggregation, QueryType as Inner,
 };
-use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::composite_filter::Operator as And;
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::composite_filter::Operator as Together;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::field_filter::Operator;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::filter::FilterType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::structured_query::{
     CollectionSelector, CompositeFilter, Direction, FieldFilter, FieldReference, Filter, Order, Projection,
 };
+use googleapis_tonic_google_firestore_v1::google::firestore::v1::value::ValueType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
-    Cursor, RunAggregationQueryRequest, RunQueryRequest, RunQueryResponse, StructuredAggregationQuery, StructuredQuery,
-    Value,
+    ArrayValue, Cursor, RunAggregationQueryRequest, RunQueryRequest, RunQueryResponse, StructuredAggregationQuery,
+    StructuredQuery, Value,
 };
 use serde_json::json;
 use tonic::{Code, Status};
@@ -36,7 +37,12 @@ pub(crate) fn filter(path: &str, operator: Operator, value: Value) -> Filter {
 }
 
 fn all(filters: Vec<Filter>) -> Filter {
-    let filter = CompositeFilter { op: And::And.into(), filters };
+    let filter = CompositeFilter { op: Together::And.into(), filters };
+    Filter { filter_type: Some(FilterType::CompositeFilter(filter)) }
+}
+
+fn any(filters: Vec<Filter>) -> Filter {
+    let filter = CompositeFilter { op: Together::Or.into(), filters };
     Filter { filter_type: Some(FilterType::CompositeFilter(filter)) }
 }
 
@@ -130,6 +136,43 @@ async fn filters_match_documents_with_a_comparable_field() {
     assert_eq!(client.ids(StructuredQuery { r#where: Some(equal), ..query() }).await, "b");
     let after = filter("__name__", Operator::GreaterThan, reference("c"));
     assert_eq!(client.ids(StructuredQuery { r#where: Some(after), ..query() }).await, "defg");
+}
+
+#[tokio::test]
+async fn alternatives_and_elements_of_arrays_are_found_without_an_index_of_their_own() {
+    let world = filled().await;
+    let client = &world.client;
+    let list = |texts: &[&str]| {
+        let values = texts.iter().map(|word| text(word)).collect();
+        Value { value_type: Some(ValueType::ArrayValue(ArrayValue { values })) }
+    };
+    client.write(vec![update("h", &[("ids", list(&["x", "y"]))]), update("i", &[("ids", list(&["y"]))])]).await;
+    client.write(vec![update("j", &[("ids", text("x"))]), update("k", &[("id", text("x"))])]).await;
+    let contains = |word| filter("ids", Operator::ArrayContains, text(word));
+    let among = |words: &[&str]| filter("ids", Operator::ArrayContainsAny, list(words));
+    let is = |words: &[&str]| filter("id", Operator::In, list(words));
+    for (wanted, ids) in [
+        (contains("x"), "h"),
+        (contains("y"), "hi"),
+        (contains("z"), ""),
+        (among(&["x", "z"]), "h"),
+        (any(vec![filter("id", Operator::Equal, text("x")), contains("x")]), "hk"),
+        (any(vec![is(&["x", "z"]), among(&["y", "x"])]), "hik"),
+        (any(vec![filter("n", Operator::Equal, int(3)), filter("n", Operator::Equal, int(1))]), "ce"),
+    ] {
+        assert_eq!(client.ids(StructuredQuery { r#where: Some(wanted), ..query() }).await, ids);
+    }
+    let many: Vec<String> = (0..16).map(|number| number.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (wanted, code) in [
+        (any(vec![is(&many[..15]), among(&many[..15])]), None),
+        (any(vec![is(&many), among(&many)]), Some(Code::InvalidArgument)),
+        (all(vec![contains("x"), among(&["y"])]), Some(Code::InvalidArgument)),
+        (all(vec![contains("x"), filter("n", Operator::Equal, int(3))]), Some(Code::FailedPrecondition)),
+    ] {
+        let answer = client.query(StructuredQuery { r#where: Some(wanted), ..query() }, None).await;
+        assert_eq!(answer.err().map(|status| status.code()), code);
+    }
 }
 
 #[tokio::test]
