@@ -142,6 +142,11 @@ impl Error {
         error
     }
 
+    pub(crate) fn slower_than_its_lock() -> Self {
+        Self::new(ErrorCode::NetworkTimeout, "the store answers more slowly than the lock lasts")
+            .with_hint("use a longer ttl")
+    }
+
     pub(crate) fn acquisition_timeout(waited: Duration, contention: Option<Contention>) -> Self {
         let waited = Duration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
         let mut message = format!("gave up after waiting {waited:?}");

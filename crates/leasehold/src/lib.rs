@@ -35,6 +35,8 @@
 //!
 //! - [`Locks`] is the handle, [`LockRequest`] what you can ask for, [`Guard`] what you get,
 //!   [`Lease`] its view for other tasks.
+//! - [`Locks::lock`] is alone, [`Locks::shared`] and [`Locks::permit`] are not, [`Locks::lock_all`]
+//!   is for several keys. Whoever waits for any of them stands in line, over all processes.
 //! - Stores: [`memory`] inside this process, `sqlite` for the processes of one host, `redis`,
 //!   `postgres` and `firestore` for many hosts, each behind a feature of its name.
 //! - [`Locks::connect`] chooses a store by its URL, [`Locks::examine`] tells whether locks work
@@ -83,6 +85,7 @@ mod hash_id;
 mod holder;
 mod inbox;
 mod key;
+mod key_state;
 pub mod layers;
 mod lock_id;
 mod locks;
@@ -123,7 +126,7 @@ mod url_writer;
 
 pub use tokio_util::sync::CancellationToken;
 
-pub use backend::{Contention, Grant, ListRequest, Steal};
+pub use backend::{Contention, Grant, ListRequest, Mode, Steal};
 pub use check::{Check, Verdict};
 pub use duration::parse_duration;
 pub use error::{Error, ErrorCode, Operation};
@@ -133,8 +136,8 @@ pub use holder::Holder;
 pub use key::Key;
 pub use lock_id::LockId;
 pub use locks::{
-    Backoff, BestEffort, Guard, Jitter, Lease, LockInfo, LockRequest, LockState, Locked, Locks, LocksBuilder,
-    LocksPage, Outcome, Owner, ReleaseFailure, Retry,
+    Backoff, BestEffort, Guard, Guards, Jitter, KeyInfo, Lease, LockAllRequest, LockInfo, LockRequest, LockState,
+    Locked, Locks, LocksBuilder, LocksPage, Outcome, Owner, ReleaseFailure, Retry, WaiterInfo,
 };
 pub use loss::Loss;
 pub use metadata::Metadata;

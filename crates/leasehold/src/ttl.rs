@@ -82,6 +82,11 @@ impl Ttl {
         self.as_duration() / Self::RENEWALS
     }
 
+    /// Whether a lock that was asked for so long ago lasts until it is renewed.
+    pub(crate) fn is_fresh_after(self, time: Duration) -> bool {
+        time.saturating_add(self.renew_after()) <= self.as_duration()
+    }
+
     /// The ttl as a `Duration`.
     pub fn as_duration(self) -> Duration {
         Duration::from_millis(self.0)

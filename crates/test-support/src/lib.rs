@@ -7,6 +7,7 @@
 //!   what tests of that store alone use.
 //! - [`fuzz`]: runs fuzz targets for a moment each.
 //! - [`eventually`], [`soon`]: wait for what must happen, with one [`DEADLINE`].
+//! - [`Holders`]: whether those who hold a key go together.
 //! - [`request`], [`granted`], [`held`], [`check`] and others: what is said again and again.
 
 // Whatever fails here fails the test.
@@ -16,6 +17,7 @@ mod breakage;
 mod checks;
 pub mod firestore;
 pub mod fuzz;
+mod holders;
 mod operations;
 mod other_library;
 pub mod postgres;
@@ -30,6 +32,7 @@ mod warnings;
 
 pub use breakage::{Breakage, Broken, Request};
 pub use checks::{check, complaints, everything_said};
+pub use holders::Holders;
 pub use operations::every_operation;
 pub use other_library::{Foreign, OtherLibrary};
 pub use requests::{connect, grant, granted, held, id, key, locks, request, stealing, ttl, with_option};

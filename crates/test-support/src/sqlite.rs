@@ -4,8 +4,13 @@ use tempfile::TempDir;
 
 use crate::stores::{Ability, RunningStore, Start, StoreUnderTest};
 
-pub(crate) const STORE: StoreUnderTest =
-    StoreUnderTest { name: "sqlite", start: Start::File(start), abilities: &[Ability::BusyLocks] };
+pub(crate) const STORE: StoreUnderTest = StoreUnderTest {
+    name: "sqlite",
+    start: Start::File(start),
+    share: None,
+    abilities: &[Ability::BusyLocks, Ability::FairByDefault],
+    lines: true,
+};
 
 /// Locks in a file of a directory of its own.
 #[derive(Debug)]

@@ -30,7 +30,12 @@ pub struct StoreUnderTest {
     /// As the feature is called that it takes.
     pub name: &'static str,
     pub(crate) start: Start,
+    /// Makes a store of its own in a server that others in this process use as well, for a store
+    /// whose server takes long to start.
+    pub(crate) share: Option<fn() -> Arc<dyn RunningStore>>,
     pub(crate) abilities: &'static [Ability],
+    /// Whether it has lines, shared locks and permits, and takes several locks at once.
+    pub lines: bool,
 }
 
 #[derive(Debug)]
@@ -58,11 +63,22 @@ pub enum Ability {
     WokenByAnybody,
     /// One lock can change hands many times a second.
     BusyLocks,
+    /// Whoever waits stands in line without asking for it.
+    FairByDefault,
+    /// The line for a lock stays when a program that knows of no lines releases the lock.
+    LineBesideTheLock,
 }
 
 /// All that a server of one's own can do.
-pub(crate) const EVERYTHING: &[Ability] =
-    &[Ability::OneRequest, Ability::UnixSocket, Ability::PasswordInUrl, Ability::WokenByAnybody, Ability::BusyLocks];
+pub(crate) const EVERYTHING: &[Ability] = &[
+    Ability::OneRequest,
+    Ability::UnixSocket,
+    Ability::PasswordInUrl,
+    Ability::WokenByAnybody,
+    Ability::BusyLocks,
+    Ability::FairByDefault,
+    Ability::LineBesideTheLock,
+];
 
 /// A store of a test's own, which ends with it.
 pub trait RunningStore: Debug + Send + Sync {
@@ -83,6 +99,11 @@ impl StoreUnderTest {
             Start::Server(start) => start(&Setup::default()),
             Start::ServerOr { server, running } => running().unwrap_or_else(|| server(&Setup::default())),
         }
+    }
+
+    /// A store of its own, perhaps in a server that others in this process use at the same time.
+    pub fn share(&self) -> Arc<dyn RunningStore> {
+        self.share.map_or_else(|| self.start(), |share| share())
     }
 
     /// A server of its own, ready to be used.

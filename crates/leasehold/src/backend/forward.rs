@@ -3,10 +3,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
-    Release, Subscription, Topic,
+    Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, ListRequest, LookupBy,
+    Record, Release, Subscription, Topic,
 };
-use crate::{Error, Key, LockId, Timestamp, Ttl};
+use crate::{Error, Fence, Key, LockId, Timestamp, Ttl};
 
 /// Shared and boxed stores are stores, so that a store chosen at run time fits wherever one is
 /// asked for.
@@ -16,6 +16,10 @@ macro_rules! forward {
         impl<B: Backend + ?Sized> Backend for $pointer<B> {
             async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
                 (**self).acquire(request).await
+            }
+
+            async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+                (**self).acquire_all(requests).await
             }
 
             async fn release(&self, id: &LockId) -> Result<Release, Error> {
@@ -42,6 +46,10 @@ macro_rules! forward {
                 (**self).lookup(by).await
             }
 
+            async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+                (**self).inspect(key).await
+            }
+
             async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
                 (**self).list(request).await
             }
@@ -50,8 +58,8 @@ macro_rules! forward {
                 (**self).subscribe(topic).await
             }
 
-            async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-                (**self).force_release(key).await
+            async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+                (**self).force_release(key, only).await
             }
 
             async fn now(&self) -> Result<Timestamp, Error> {

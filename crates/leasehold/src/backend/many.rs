@@ -6,6 +6,9 @@ use std::task::Poll;
 /// about a millisecond; larger ones would only keep others waiting.
 pub const MOST_AT_ONCE: usize = 64;
 
+/// The most locks that one call of [`acquire_all`](super::Backend::acquire_all) is about.
+pub const MOST_KEYS: usize = 32;
+
 /// Drives all calls at once, and gives their answers in the order of the calls.
 pub(crate) async fn all<T>(calls: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
     let mut calls: Vec<_> = calls.into_iter().map(|call| (call, None)).collect();

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::Record;
+use crate::backend::{Line, Mode, Record};
 use crate::key::nfc;
-use crate::{Fence, Holder, Key, LockId, Metadata, Timestamp, Ttl};
+use crate::{Error, Fence, Holder, Key, LockId, Metadata, Operation, Timestamp, Ttl};
 
 /// What an acquire asks for.
 #[derive(Clone, Debug)]
@@ -21,12 +21,58 @@ pub struct AcquireRequest {
     pub metadata: Metadata,
     /// When the lock may be taken from its present holder.
     pub steal: Steal,
+    /// How it wants to hold the lock.
+    pub mode: Mode,
+    /// What it does about those who wait.
+    pub line: Line,
 }
 
 impl AcquireRequest {
-    /// A request with the default holder, no notes and no stealing.
+    /// A request for an exclusive lock with the default holder, no notes and no stealing, which
+    /// ignores the line.
     pub fn new(key: Key, lock_id: LockId, ttl: Ttl) -> Self {
-        Self { key, lock_id, ttl, holder: Holder::default(), metadata: Metadata::default(), steal: Steal::NEVER }
+        Self {
+            key,
+            lock_id,
+            ttl,
+            holder: Holder::default(),
+            metadata: Metadata::default(),
+            steal: Steal::NEVER,
+            mode: Mode::Exclusive,
+            line: Line::Ignore,
+        }
+    }
+
+    /// How to hold the lock.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// What to do about those who wait.
+    #[must_use]
+    pub fn with_line(mut self, line: Line) -> Self {
+        self.line = line;
+        self
+    }
+
+    /// Whether a store that knows neither lines nor modes can carry it out.
+    pub fn is_plain(&self) -> bool {
+        self.mode == Mode::Exclusive && self.line == Line::Ignore
+    }
+
+    /// What such a store says to other requests.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if it is not
+    /// [plain](AcquireRequest::is_plain).
+    pub fn check_plain(&self) -> Result<(), Error> {
+        if self.is_plain() {
+            return Ok(());
+        }
+        Err(Error::invalid("this store has neither lines nor shared locks nor permits").during(Operation::Acquire))
     }
 
     /// What to lock.
@@ -169,6 +215,10 @@ pub enum LookupBy<'a> {
 pub enum Topic<'a> {
     /// The lock of this key may be free: [`Event::Freed`](super::Event::Freed).
     Freed(&'a Key),
+    /// It may be the turn of this lock id in the line of this key:
+    /// [`Event::Freed`](super::Event::Freed). Also if the lock was freed by a program that knows no
+    /// lines.
+    Turn(&'a Key, &'a LockId),
     /// Locks, of whatever key, that were taken from their holders:
     /// [`Event::Taken`](super::Event::Taken).
     Taken,
@@ -182,7 +232,7 @@ impl Topic<'_> {
     pub fn backlog(&self) -> usize {
         match self {
             // One unread event says all there is to say: look again.
-            Topic::Freed(_) => 1,
+            Topic::Freed(_) | Topic::Turn(..) => 1,
             Topic::Taken | Topic::Granted => 1024,
         }
     }

@@ -1,5 +1,6 @@
 //! Requests to the server, each with who we are and within a deadline.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ const ROLL_BACK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Durati
 
 /// What speaks to the server.
 pub(super) type Client = api::firestore_client::FirestoreClient<Channel>;
+
+/// One of several requests that go on together.
+pub(super) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The connection of one runtime: all requests of its tasks share it.
 #[derive(Debug)]

@@ -16,8 +16,9 @@ const ROLE: &str = "grant the account the role roles/datastore.user: gcloud proj
 const CREATE: &str =
     "create it: gcloud firestore databases create --project=PROJECT --database=DATABASE --location=nam5";
 
-const INDEX: &str = "lookups need the index on lockId, which is there unless it was exempted: gcloud firestore indexes \
-    fields update lockId --collection-group=locks --index=query-scope=collection,order=ascending";
+const INDEX: &str = "lookups need the indexes on lockId and ids, which are there unless they were exempted: gcloud \
+    firestore indexes fields update lockId --collection-group=locks --index=query-scope=collection,order=ascending, \
+    and the same for ids with --index=query-scope=collection,array-config=contains";
 
 /// A status as our error, in one total table. `wrote` tells whether the request was one to write.
 pub(super) fn translate(status: &Status, wrote: bool) -> Error {
@@ -35,6 +36,8 @@ pub(super) fn translate(status: &Status, wrote: bool) -> Error {
             Some("check the host and the option ca; an emulator is named by the option emulator"),
             Done::No,
         ),
+        // Whatever else is wrong with the database was found out by the reads before.
+        None if wrote && is_changed(status) => IN_THE_WAY,
         None => answer(status.code(), status.message()),
     };
     describe(description, Said::new(status), wrote)
@@ -45,8 +48,17 @@ pub(super) fn translate(status: &Status, wrote: bool) -> Error {
 pub(super) fn is_conflict(status: &Status, committing: bool) -> bool {
     match status.code() {
         Code::Aborted => true,
-        Code::FailedPrecondition | Code::AlreadyExists => committing && !is_about_index(status.message()),
-        Code::NotFound => committing && !is_about_database(status.message()),
+        _ => committing && is_changed(status),
+    }
+}
+
+/// Whether a commit was refused because a document was not as it had been read.
+fn is_changed(status: &Status) -> bool {
+    let message = status.message();
+    match status.code() {
+        Code::FailedPrecondition => !is_about_index(message) && !is_about_mode(message),
+        Code::AlreadyExists => true,
+        Code::NotFound => !is_about_database(message),
         _ => false,
     }
 }
@@ -82,6 +94,18 @@ fn is_about_index(message: &str) -> bool {
     before_names(message).contains("requires an index")
 }
 
+fn is_about_mode(message: &str) -> bool {
+    before_names(message).contains("Datastore Mode")
+}
+
+/// What is said of a conflict that did not end.
+const IN_THE_WAY: Description = (
+    ErrorCode::ServiceUnavailable,
+    "other transactions were in the way all the time",
+    Some("try again; one lock is good for about one change a second"),
+    Done::No,
+);
+
 fn answer(code: Code, message: &str) -> Description {
     use ErrorCode::{AuthFailed, Internal, InvalidArgument, NetworkTimeout, RateLimited, ServiceUnavailable};
     let no = |code, message, hint| (code, message, Some(hint), Done::No);
@@ -103,11 +127,7 @@ fn answer(code: Code, message: &str) -> Description {
             (NetworkTimeout, "the server did not answer in time", Some("try again; see its status page"), Done::Maybe)
         }
         Code::NotFound => no(InvalidArgument, "the project or its database does not exist", CREATE),
-        Code::AlreadyExists | Code::Aborted => no(
-            ServiceUnavailable,
-            "other transactions were in the way all the time",
-            "try again; one lock is good for about one change a second",
-        ),
+        Code::AlreadyExists | Code::Aborted => IN_THE_WAY,
         Code::PermissionDenied if message.contains("API has not been used") || message.contains("is disabled") => no(
             InvalidArgument,
             "the project does not use Firestore",
@@ -127,7 +147,7 @@ fn answer(code: Code, message: &str) -> Description {
         Code::FailedPrecondition if is_about_index(message) => {
             no(InvalidArgument, "the index for lookups is missing", INDEX)
         }
-        Code::FailedPrecondition if message.contains("Datastore Mode") => no(
+        Code::FailedPrecondition if is_about_mode(message) => no(
             InvalidArgument,
             "the database is in Datastore mode",
             "use one in native mode: gcloud firestore databases create --database=DATABASE --type=firestore-native",
@@ -212,7 +232,7 @@ mod tests {
             (ServiceUnavailable, true),
             (InvalidArgument, false),
             (NetworkTimeout, true),
-            (InvalidArgument, false),
+            (ServiceUnavailable, false),
             (ServiceUnavailable, false),
             (AuthFailed, false),
             (RateLimited, false),
@@ -231,6 +251,7 @@ mod tests {
             assert_eq!((error.code(), error.outcome_unknown()), (meaning, unknown), "{code:?}");
             assert!(!translate(&Status::new(code, "said"), false).outcome_unknown(), "{code:?} of a read");
         }
+        assert_eq!(translate(&Status::not_found("said"), false).code(), InvalidArgument);
     }
 
     #[test]
@@ -273,6 +294,7 @@ mod tests {
             r#"no entity to update: app: "dev~p" path < Element { type: "locks" name: "payment:42" } >"#,
         ] {
             let error = translate(&Status::not_found(said), true);
+            assert!(error.is_retryable() && error.hint().is_some_and(|hint| hint.contains("one change a second")));
             assert!(!format!("{error:?}").contains("payment"), "{error:?}");
         }
     }

@@ -3,9 +3,13 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1 as api;
 use api::value::ValueType;
 
 use super::FirestoreOptions;
+use super::entries::array;
+use super::known::Known;
 use super::record::{self, Fields, counter, lock};
 use super::url::Target as Url;
+use crate::backend::Record;
 use crate::fuzzing::{self, Target, fields, shows_no_secret};
+use crate::key_state::Place;
 use crate::{Fence, Timestamp};
 
 /// URLs of databases, which have no place for a password.
@@ -38,6 +42,39 @@ pub const FIRESTORE_DOCUMENT: Target = Target {
     ],
 };
 
+/// What is read of a document is read again as it was, once it was written: with the same entry as
+/// one who holds the key, as one who waits for it, and as what is neither.
+fn known(document: &api::Document, id: &str, as_map: bool) {
+    let entry = match as_map {
+        true => ValueType::MapValue(api::MapValue { fields: document.fields.clone() }),
+        false => ValueType::StringValue(id.to_owned()),
+    };
+    let mut document = document.clone();
+    for (name, mode) in [(lock::GRANTS, "shared"), (lock::LINE, "permit")] {
+        let mut entry = entry.clone();
+        if let ValueType::MapValue(map) = &mut entry {
+            map.fields.insert("mode".to_owned(), record::text(mode));
+            for (name, other) in [("sinceMs", lock::ACQUIRED_AT), ("untilMs", lock::EXPIRES_AT), ("of", lock::FENCE)] {
+                map.fields.extend(document.fields.get(other).cloned().map(|value| (name.to_owned(), value)));
+            }
+        }
+        document.fields.insert(name.to_owned(), array(vec![api::Value { value_type: Some(entry) }]));
+    }
+    for lock_id in [id, "~s", "~q"] {
+        document.fields.insert(lock::ID.to_owned(), record::text(lock_id));
+        let now = Timestamp::from_millis(0);
+        let Ok(known) = Known::of(&document).and_then(|known| known.at(now)) else { continue };
+        let Some(fields) = known.fields("document", now) else { continue };
+        let written = api::Document { fields, ..api::Document::default() };
+        let again = Known::of(&written).expect("what was written can be read");
+        // The end of time is kept in whole milliseconds.
+        let held = |grant: &Record| (grant.lock_id, grant.fence, grant.expires_at.as_millis(), grant.slot);
+        assert!(again.state.grants.iter().map(held).eq(known.state.live(now).map(held)));
+        let waits = |place: &Place| (place.waiter.lock_id, place.waiter.until.as_millis(), place.called);
+        assert!(again.state.line.iter().map(waits).eq(known.state.line.iter().map(waits)));
+    }
+}
+
 /// The first two bytes choose types that the fields do not have.
 fn document(data: &[u8]) {
     let [kinds, key, id, fence, since, until, more] = fields(data);
@@ -64,6 +101,7 @@ fn document(data: &[u8]) {
     let values = values.map(|(name, value)| (name.to_owned(), api::Value { value_type: Some(value) }));
     let document = api::Document { fields: Fields::from(values), ..api::Document::default() };
     fuzzing::record(record::stored(&document).and_then(record::into_record));
+    known(&document, &id, kind(7));
     match record::last_fence(&document) {
         Ok(last) => assert_eq!(last.to_string(), fence),
         Err(error) => shows_no_secret(&error),
@@ -71,6 +109,6 @@ fn document(data: &[u8]) {
     // What is told of a taken lock is told again as it was.
     if let (Some(taken), Ok(last)) = (record::taken(&document), Fence::new(7)) {
         let told = record::counter_document(String::new(), &key, last, Some(&taken), Timestamp::from_millis(0));
-        assert_eq!(record::taken(&told).as_ref().map(|told| told.fence), Some(taken.fence));
+        assert_eq!(record::taken(&told).map(|told| told.fences), Some(taken.fences));
     }
 }

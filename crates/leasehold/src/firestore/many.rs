@@ -1,29 +1,28 @@
 //! Heartbeats and releases of many locks at once: a question for up to thirty of them, and then one
-//! request with a write for each lock, which succeeds or fails by itself. The next thirty do not
+//! request with a write for each key, which succeeds or fails by itself. The next thirty do not
 //! wait for that.
-
-use std::pin::Pin;
 
 use googleapis_tonic_google_firestore_v1::google::firestore::v1 as api;
 use tonic::{Code, Status};
 
-use super::clocks::Moment;
-use super::connection::{Failure, Kind, Session};
+use super::connection::{Boxed, Failure, Kind, Session};
 use super::error::is_conflict;
-use super::owned::{extension, only_live};
+use super::key_document::KeyDocument;
+use super::owned::{Owned, extend, owned, readable, release};
 use super::tokens::Generation;
-use super::transaction::{Consistency, delete};
+use super::transaction::Consistency;
 use super::{Firestore, query};
-use crate::backend::{Absence, Extend, Release, all};
+use crate::backend::{Extend, Release, all};
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
-
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What has become of one of many locks.
 enum Outcome<T> {
     Done(Result<T, Error>),
-    /// This is the answer if its write succeeds.
-    Written(T),
+    /// This is the answer if what was done to one of the keys could be written.
+    Written {
+        answer: T,
+        key: usize,
+    },
     /// It has to be tried by itself: others were in its way, or the token was not taken.
     Alone,
 }
@@ -51,53 +50,68 @@ impl Firestore {
 
     async fn extend_chunk(&self, session: Session<'_>, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
         let ids: Vec<LockId> = locks.iter().map(|(id, _)| *id).collect();
-        let extend = |index: usize, document: &api::Document, moment: Moment| {
-            let (write, expires_at) = extension(document, moment, locks[index].1);
-            (write, Extend::Extended { expires_at })
-        };
-        let outcomes = self.together(session, &ids, extend, Extend::Absent).await;
-        finish(outcomes, |index| Box::pin(self.extend_in(session, &locks[index].0, locks[index].1))).await
+        let act = |keys: &mut [KeyDocument], owned, index: usize| extend(keys, owned, &ids[index], locks[index].1);
+        let outcomes = self.together(session, &ids, act).await;
+        finish(outcomes, |index| Box::pin(self.extend_in(session, &ids[index], locks[index].1))).await
     }
 
     async fn release_chunk(&self, session: Session<'_>, ids: &[LockId]) -> Vec<Result<Release, Error>> {
-        let release = |_: usize, document: &api::Document, _: Moment| (delete(document), Release::Released);
-        let outcomes = self.together(session, ids, release, Release::Absent).await;
+        let act = |keys: &mut [KeyDocument], owned, index: usize| release(keys, owned, &ids[index]);
+        let outcomes = self.together(session, ids, act).await;
         finish(outcomes, |index| Box::pin(self.release_in(session, &ids[index]))).await
     }
 
-    /// Asks for locks and writes what `write` says of those that are still theirs.
+    /// Asks for locks, has `act` change those that are still theirs, and writes that. Locks of one
+    /// key are one document, and one write.
     async fn together<T>(
         &self,
         session: Session<'_>,
         ids: &[LockId],
-        write: impl Fn(usize, &api::Document, Moment) -> (api::Write, T),
-        absent: fn(Absence) -> T,
+        act: impl Fn(&mut [KeyDocument], Owned, usize) -> T,
     ) -> Vec<Outcome<T>> {
-        let asked = query::by_ids(&self.names, ids);
-        let read = match session.query(&self.clocks, &self.names.root, asked, Consistency::Latest).await {
-            Ok(read) => read,
+        let mut keys = match self.find_by_ids(session, ids).await {
+            Ok(keys) => keys,
             Err(failure) => {
                 let error = error_unless_again(session, failure);
                 return ids.iter().map(|_| done_or_alone(error.clone())).collect();
             }
         };
-        let (mut outcomes, mut writes) = (Vec::with_capacity(ids.len()), Vec::new());
+        let mut outcomes = Vec::with_capacity(ids.len());
         for (index, id) in ids.iter().enumerate() {
-            outcomes.push(match only_live(&read.documents, id, read.moment.early) {
-                Ok(Ok((document, _))) => {
-                    let (write, answer) = write(index, document, read.moment);
-                    writes.push(write);
-                    Outcome::Written(answer)
+            outcomes.push(match owned(&keys, id) {
+                Ok(owned) => {
+                    let answer = act(&mut keys, owned, index);
+                    match owned {
+                        Owned::Holds(key) | Owned::Waits(key) => Outcome::Written { answer, key },
+                        Owned::Not(_) => Outcome::Done(Ok(answer)),
+                    }
                 }
-                Ok(Err(absence)) => Outcome::Done(Ok(absent(absence))),
                 Err(error) => Outcome::Done(Err(session.explain(Failure::Refused(error)))),
             });
         }
-        if !writes.is_empty() {
-            let statuses = session.write_each(writes).await;
-            settle(&mut outcomes, session, statuses);
+        let (written, writes): (Vec<_>, Vec<_>) =
+            keys.iter().enumerate().filter_map(|(key, document)| Some((key, document.write()?))).unzip();
+        let statuses = if writes.is_empty() { Ok(Vec::new()) } else { session.write_each(writes).await };
+        settle(outcomes, session, &written, &statuses)
+    }
+
+    /// The documents in which these ids are, or were. Nearly all of them are exclusive locks, so
+    /// that of many at once the others are asked for only if they were not found there.
+    async fn find_by_ids(&self, session: Session<'_>, ids: &[LockId]) -> Result<Vec<KeyDocument>, Failure> {
+        let ask = |query| session.query(&self.clocks, &self.names.root, query, Consistency::Latest);
+        if ids.len() <= query::MOST_IDS_OF_EITHER {
+            return Ok(readable(&ask(query::by_either(&self.names, ids)).await?));
         }
-        outcomes
+        let mut keys = readable(&ask(query::by_ids_alone(&self.names, ids)).await?);
+        let is_found = |id: &LockId| keys.iter().any(|key| key.is_held_by(id));
+        let missing: Vec<LockId> = ids.iter().filter(|id| !is_found(id)).copied().collect();
+        if !missing.is_empty() {
+            let others = readable(&ask(query::by_ids_among_others(&self.names, &missing)).await?);
+            // What was read later is closer to the truth.
+            keys.retain(|key| !others.iter().any(|other| other.name() == key.name()));
+            keys.extend(others);
+        }
+        Ok(keys)
     }
 }
 
@@ -129,25 +143,33 @@ fn done_or_alone<T>(error: Option<Error>) -> Outcome<T> {
     error.map_or(Outcome::Alone, |error| Outcome::Done(Err(error)))
 }
 
-/// Makes answers of writes, now that it is known what became of them.
-fn settle<T>(outcomes: &mut [Outcome<T>], session: Session<'_>, statuses: Result<Vec<Status>, Option<Error>>) {
-    let mut statuses = statuses.map(Vec::into_iter);
-    for outcome in outcomes {
-        let Outcome::Written(answer) = std::mem::replace(outcome, Outcome::Alone) else { continue };
-        *outcome = match &mut statuses {
-            Ok(statuses) => match statuses.next() {
+/// Makes answers of writes, now that it is known what became of them. `written` are the keys that
+/// they were about.
+fn settle<T>(
+    outcomes: Vec<Outcome<T>>,
+    session: Session<'_>,
+    written: &[usize],
+    statuses: &Result<Vec<Status>, Option<Error>>,
+) -> Vec<Outcome<T>> {
+    let settled = |outcome| {
+        let Outcome::Written { answer, key } = outcome else { return outcome };
+        // Nothing was to be changed.
+        let Some(index) = written.iter().position(|written| *written == key) else { return Outcome::Done(Ok(answer)) };
+        match statuses {
+            Ok(statuses) => match statuses.get(index) {
                 Some(status) if status.code() == Code::Ok => Outcome::Done(Ok(answer)),
-                Some(status) if is_conflict(&status, true) => Outcome::Alone,
+                Some(status) if is_conflict(status, true) => Outcome::Alone,
                 Some(status) => {
-                    let token = Generation::default();
+                    let (status, token) = (status.clone(), Generation::default());
                     let failure = Failure::Status { status, request: Kind::Commit, token };
                     Outcome::Done(Err(session.explain(failure)))
                 }
                 None => Outcome::Done(Err(session.explain(Failure::Refused(untold())))),
             },
             Err(error) => done_or_alone(error.clone()),
-        };
-    }
+        }
+    };
+    outcomes.into_iter().map(settled).collect()
 }
 
 /// Tries by itself what could not be done together.
@@ -160,7 +182,7 @@ async fn finish<'a, T>(
     let mut tried = all(rest.collect()).await.into_iter();
     let result = |outcome| match outcome {
         Outcome::Done(result) => Some(result),
-        Outcome::Alone | Outcome::Written(_) => tried.next(),
+        Outcome::Alone | Outcome::Written { .. } => tried.next(),
     };
     outcomes.into_iter().filter_map(result).collect()
 }

@@ -1,21 +1,28 @@
 //! Locks in a Firestore database.
 
 mod acquire;
+mod acquire_all;
 mod clocks;
 mod connection;
 mod driver;
+mod entries;
 mod error;
 mod examine;
 #[cfg(feature = "_fuzzing")]
 pub(crate) mod fuzzing;
+mod key_document;
+mod known;
+mod look;
 mod many;
 mod names;
+mod news;
 mod options;
 mod owned;
 mod place;
 mod push;
 mod query;
 mod record;
+mod seen;
 mod tokens;
 mod transaction;
 #[cfg(test)]
@@ -29,22 +36,20 @@ use async_trait::async_trait;
 use tokio::runtime::Handle;
 
 use self::clocks::Clocks;
-use self::connection::{Connection, Failure, Session};
+use self::connection::Connection;
 use self::names::Names;
-use self::owned::only_live;
 use self::place::Place;
 use self::push::{ListenConnection, Source};
-use self::transaction::Consistency;
+use self::seen::turn_topic;
 use self::url::Target;
 use crate::backend::{
-    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
-    Release, Subscription, TimeAuthority, Topic,
+    Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, ListRequest, LookupBy,
+    Record, Release, Subscription, TimeAuthority, Topic,
 };
 use crate::remote::listener::Listener;
 use crate::remote::notification::{GRANTED_TOPIC, TAKEN_TOPIC, freed_topic};
 use crate::remote::per_runtime::PerRuntime;
-use crate::remote::stored::Stored;
-use crate::{Error, Key, LockId, Operation, Timestamp, Ttl};
+use crate::{Error, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
 pub use options::FirestoreOptions;
@@ -144,66 +149,16 @@ impl Firestore {
         let source = || Source::new(self.place.clone(), self.names.clone(), self.clocks.server_now());
         self.listeners.get(|| Ok(Listener::start::<ListenConnection>(Arc::new(source()))))
     }
-
-    /// The live record under a key or an id.
-    async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<Stored>, Error> {
-        let connection = self.connection()?;
-        let session = connection.session(operation);
-        session.retry(|| self.try_find(session, by)).await
-    }
-
-    async fn try_find(&self, session: Session<'_>, by: LookupBy<'_>) -> Result<Option<Stored>, Failure> {
-        match by {
-            LookupBy::Key(key) => {
-                let name = self.names.lock(&self.names.id(key).map_err(Failure::Refused)?);
-                let read = session.get(&self.clocks, &[&name], Consistency::Latest).await?;
-                let Some(document) = read.find(&name) else { return Ok(None) };
-                let stored = record::stored(document).map_err(Failure::Refused)?;
-                Ok(Some(stored).filter(|stored| stored.is_live(read.moment.early)))
-            }
-            LookupBy::Id(id) => {
-                let query = query::by_id(&self.names, id);
-                let read = session.query(&self.clocks, &self.names.root, query, Consistency::Latest).await?;
-                let found = only_live(&read.documents, id, read.moment.early).map_err(Failure::Refused)?;
-                Ok(found.ok().map(|(_, stored)| stored))
-            }
-        }
-    }
-
-    async fn try_list(&self, session: Session<'_>, request: &ListRequest) -> Result<ListPage, Failure> {
-        let (cursor, limit) = (request.cursor(), request.page_size());
-        let after = match cursor {
-            None => None,
-            Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| Failure::Refused(bad_cursor()))?),
-        };
-        let after = after.map(|(key, id)| (key, self.names.lock(id)));
-        let after = after.as_ref().map(|(key, name)| (*key, name.as_str()));
-        // One more than fits tells whether there is a next page.
-        let query = query::by_prefix(&self.names, request.prefix(), after, limit + 1);
-        let read = session.query(&self.clocks, &self.names.root, query, Consistency::Latest).await?;
-        let mut page = ListPage::default();
-        let shown = &read.documents[..read.documents.len().min(limit)];
-        for document in shown {
-            // Documents of other programs that are no locks are passed over.
-            let Ok(stored) = record::stored(document) else { continue };
-            if stored.is_live(read.moment.early) {
-                page.records.extend(record::into_record(stored).ok());
-            }
-        }
-        if read.documents.len() > limit
-            && let Some(last) = shown.last()
-        {
-            let key = record::string(&last.fields, record::lock::KEY).unwrap_or_default();
-            page.next = self.names.id_of(&last.name).map(|id| format!("{}:{key}{id}", key.len()));
-        }
-        Ok(page)
-    }
 }
 
 #[async_trait]
 impl Backend for Firestore {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
         self.acquire_lock(request).await
+    }
+
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        self.acquire_locks(requests).await
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
@@ -223,31 +178,34 @@ impl Backend for Firestore {
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        Ok(self.find(Operation::IsLocked, LookupBy::Key(key)).await?.is_some())
+        let found = self.look_at(Operation::IsLocked, key).await?;
+        Ok(found.foreign().is_some() || found.holders().next().is_some())
     }
 
     async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
-        let found = self.find(Operation::Lookup, by).await?;
-        found.map(record::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
+        self.look_up(by).await
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        self.inspect_key(key).await
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
-        let connection = self.connection()?;
-        let session = connection.session(Operation::List);
-        session.retry(|| self.try_list(session, request)).await
+        self.list_page(request).await
     }
 
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
         let name = match topic {
             Topic::Freed(key) => freed_topic(&self.names.id(key)?),
+            Topic::Turn(key, id) => turn_topic(id, &self.names.id(key)?),
             Topic::Taken => TAKEN_TOPIC.to_owned(),
             Topic::Granted => GRANTED_TOPIC.to_owned(),
         };
         self.listener()?.subscribe(name, topic.backlog(), self.place.timeout).await
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        self.end_lock(key).await
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        self.end_lock(key, only).await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
@@ -258,18 +216,12 @@ impl Backend for Firestore {
         Capabilities::new(TimeAuthority::Client)
             .with_wake_ups(true)
             .with_clock_floored_fences(true)
+            .with_lines(true)
+            // Each who waits would write the document every three seconds, which sustains one write
+            // a second, and the holder's heartbeats are among those.
+            .with_costly_lines(true)
             .with_call_timeout(self.place.timeout)
     }
-}
-
-/// The key and the id of the last lock of a page: the length of the key, a colon, and both of them.
-fn read_cursor(cursor: &str) -> Option<(&str, &str)> {
-    let (length, rest) = cursor.split_once(':')?;
-    rest.split_at_checked(length.parse().ok()?)
-}
-
-fn bad_cursor() -> Error {
-    Error::invalid("the cursor is not one of this store").with_hint("start without one")
 }
 
 impl fmt::Debug for Firestore {

@@ -2,14 +2,13 @@
 
 use googleapis_tonic_google_firestore_v1::google::firestore::v1 as api;
 
-use super::clocks::Moment;
+use super::acquire::{count, taken};
 use super::connection::{Failure, Session};
-use super::record::{self, Taken, counter, lock};
-use super::transaction::{Consistency, delete, update};
-use super::{Firestore, query};
-use crate::backend::{Absence, Extend, ForceRelease, Release};
-use crate::remote::stored::Stored;
-use crate::{Error, ErrorCode, Key, LockId, Loss, Operation, Timestamp, Ttl};
+use super::key_document::KeyDocument;
+use super::transaction::{Consistency, Read, delete};
+use super::{Firestore, query, record};
+use crate::backend::{Absence, Extend, Record, Release};
+use crate::{Error, ErrorCode, Fence, Key, LockId, Loss, Operation, Ttl};
 
 impl Firestore {
     pub(super) async fn release_lock(&self, id: &LockId) -> Result<Release, Error> {
@@ -28,68 +27,62 @@ impl Firestore {
         session.retry(|| self.try_extend(session, id, ttl)).await
     }
 
-    pub(super) async fn end_lock(&self, key: &Key) -> Result<ForceRelease, Error> {
+    pub(super) async fn end_lock(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
         let connection = self.connection()?;
         let session = connection.session(Operation::ForceRelease);
-        session.retry(|| self.try_force_release(session, key)).await
+        session.retry(|| self.try_force_release(session, key, only)).await
     }
 
     async fn try_release(&self, session: Session<'_>, id: &LockId) -> Result<Release, Failure> {
-        match self.find_owned(session, id).await? {
-            Owned::Not(absence) => Ok(Release::Absent(absence)),
-            Owned::Live(document, _) => {
-                session.write(vec![delete(&document)]).await?;
-                Ok(Release::Released)
-            }
-        }
+        let mut keys = self.find_by_id(session, id).await?;
+        let owned = owned(&keys, id).map_err(Failure::Refused)?;
+        let released = release(&mut keys, owned, id);
+        session.write_changes(&keys).await?;
+        Ok(released)
     }
 
     async fn try_extend(&self, session: Session<'_>, id: &LockId, ttl: Ttl) -> Result<Extend, Failure> {
-        match self.find_owned(session, id).await? {
-            Owned::Not(absence) => Ok(Extend::Absent(absence)),
-            Owned::Live(document, moment) => {
-                let (write, expires_at) = extension(&document, moment, ttl);
-                session.write(vec![write]).await?;
-                Ok(Extend::Extended { expires_at })
+        let mut keys = self.find_by_id(session, id).await?;
+        let owned = owned(&keys, id).map_err(Failure::Refused)?;
+        let extended = extend(&mut keys, owned, id, ttl);
+        session.write_changes(&keys).await?;
+        Ok(extended)
+    }
+
+    /// Ends locks, and has their counter tell so.
+    async fn try_force_release(
+        &self,
+        session: Session<'_>,
+        key: &Key,
+        only: Option<Fence>,
+    ) -> Result<Vec<Record>, Failure> {
+        let id = self.names.id(key).map_err(Failure::Refused)?;
+        let (lock, counter) = (self.names.lock(&id), self.names.fence(&id).map_err(Failure::Refused)?);
+        let read = session.get(&self.clocks, &[&lock, &counter], Consistency::Latest).await?;
+        let mut held = KeyDocument::read(&lock, read.find(&lock), read.moment).map_err(Failure::Refused)?;
+        let ended = held.force_release(only).map_err(Failure::Refused)?;
+        let mut writes: Vec<_> = held.write().into_iter().collect();
+        if let Some(told) = taken(key, &ended, Loss::ForceReleased, read.moment.server) {
+            let before = read.find(&counter);
+            let counted = before.map(record::last_fence).transpose().map_err(Failure::Refused)?;
+            // The lock's own is about to be forgotten.
+            if let Some(last) = counted.max(held.last()) {
+                writes.push(count(&counter, key, last, Some(told), before, read.moment.server));
             }
         }
-    }
-
-    /// Deletes the lock, and has its counter tell so.
-    async fn try_force_release(&self, session: Session<'_>, key: &Key) -> Result<ForceRelease, Failure> {
-        let id = self.names.id(key).map_err(Failure::Refused)?;
-        let (lock, count) = (self.names.lock(&id), self.names.fence(&id).map_err(Failure::Refused)?);
-        let read = session.get(&self.clocks, &[&lock, &count], Consistency::Latest).await?;
-        let Some(document) = read.find(&lock) else { return Ok(ForceRelease::Absent) };
-        let stored = record::stored(document).map_err(Failure::Refused)?;
-        if !stored.is_live(read.moment.early) {
-            return Ok(ForceRelease::Absent);
+        if !writes.is_empty() {
+            session.write(writes).await?;
         }
-        let record = record::into_record(stored).map_err(Failure::Refused)?;
-        let before = read.find(&count);
-        let last = before.map(record::last_fence).transpose().map_err(Failure::Refused)?;
-        let taken = Taken {
-            key: key.as_str().to_owned(),
-            fence: record.fence,
-            at: read.moment.server,
-            how: Loss::ForceReleased,
-        };
-        // The lock's own is about to be forgotten.
-        let last = last.map_or(record.fence, |last| last.max(record.fence));
-        let told = record::counter_document(count.clone(), key.as_str(), last, Some(&taken), read.moment.server);
-        session.write(vec![delete(document), update(told, Some(&counter::ALL), before)]).await?;
-        Ok(ForceRelease::Released(record))
+        Ok(ended)
     }
 
-    /// The one live lock with this id. It is read outside of a transaction: one that was begun by
-    /// a request whose sender has given up would keep the lock from being released for a minute.
-    async fn find_owned(&self, session: Session<'_>, id: &LockId) -> Result<Owned, Failure> {
+    /// The documents in which this id is, or was. They are read outside of a transaction: one that
+    /// was begun by a request whose sender has given up would keep the lock from being released for
+    /// a minute.
+    pub(super) async fn find_by_id(&self, session: Session<'_>, id: &LockId) -> Result<Vec<KeyDocument>, Failure> {
         let asked = query::by_id(&self.names, id);
         let read = session.query(&self.clocks, &self.names.root, asked, Consistency::Latest).await?;
-        Ok(match only_live(&read.documents, id, read.moment.early).map_err(Failure::Refused)? {
-            Ok((document, _)) => Owned::Live(Box::new(document.clone()), read.moment),
-            Err(absence) => Owned::Not(absence),
-        })
+        Ok(readable(&read))
     }
 
     /// Removes what the key of an examination has left: its fence.
@@ -109,43 +102,65 @@ impl Firestore {
     }
 }
 
-/// What has to be written so that a lock ends `ttl` later, and when that is.
-pub(super) fn extension(document: &api::Document, moment: Moment, ttl: Ttl) -> (api::Write, Timestamp) {
-    let expires_at = moment.late.expiry(ttl);
-    let changed = record::one_field(&document.name, lock::EXPIRES_AT, record::millis(expires_at));
-    (update(changed, Some(&[lock::EXPIRES_AT]), Some(document)), expires_at)
+impl Session<'_> {
+    async fn write_changes(self, keys: &[KeyDocument]) -> Result<(), Failure> {
+        let writes: Vec<_> = keys.iter().filter_map(KeyDocument::write).collect();
+        if writes.is_empty() { Ok(()) } else { self.write(writes).await }
+    }
 }
 
-/// Whether a lock is still that of an id.
-enum Owned {
-    Live(Box<api::Document>, Moment),
+/// The documents that are those of keys.
+pub(super) fn readable(read: &Read) -> Vec<KeyDocument> {
+    let read_one = |document: &api::Document| KeyDocument::read(&document.name, Some(document), read.moment).ok();
+    read.documents.iter().filter_map(read_one).collect()
+}
+
+/// Where an id is, among the documents that were found for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Owned {
+    /// It holds the lock of this one.
+    Holds(usize),
+    /// It stands in line for the lock of this one.
+    Waits(usize),
     Not(Absence),
 }
 
-/// The live one of the documents that were found for an id, or why there is none.
-///
 /// # Errors
 ///
-/// There is more than one: nobody can tell which of them the id stands for.
-pub(super) fn only_live<'a>(
-    documents: &'a [api::Document],
-    id: &LockId,
-    now: Timestamp,
-) -> Result<Result<(&'a api::Document, Stored), Absence>, Error> {
-    let read = |document: &'a api::Document| record::stored(document).ok().map(|stored| (document, stored));
-    let mut live: Vec<_> = Vec::new();
-    let mut absence = Absence::NotFound;
-    for (document, stored) in documents.iter().filter_map(read).filter(|(_, stored)| stored.has_id(id)) {
-        if stored.is_live(now) {
-            live.push((document, stored));
-        } else {
-            absence = Absence::Expired;
-        }
-    }
-    if live.len() > 1 {
-        tracing::warn!(locks = live.len(), "more than one lock has the same id: none of them is touched");
+/// It holds more than one lock: nobody can tell which of them it stands for.
+pub(super) fn owned(keys: &[KeyDocument], id: &LockId) -> Result<Owned, Error> {
+    let held: Vec<_> = keys.iter().enumerate().filter(|(_, key)| key.is_held_by(id)).collect();
+    if held.len() > 1 {
+        tracing::warn!(locks = held.len(), "more than one lock has the same id: none of them is touched");
         return Err(Error::new(ErrorCode::Internal, "more than one lock has this id")
             .with_hint("somebody copied a document: look for it with `leasehold ls`, and end it by force"));
     }
-    Ok(live.pop().ok_or(absence))
+    if let [(index, _)] = held[..] {
+        return Ok(Owned::Holds(index));
+    }
+    if let Some(index) = keys.iter().position(|key| key.is_waited_for_by(id)) {
+        return Ok(Owned::Waits(index));
+    }
+    let expired = keys.iter().any(|key| key.is_dead(id));
+    Ok(Owned::Not(if expired { Absence::Expired } else { Absence::NotFound }))
+}
+
+/// Gives up the lock, or the place, of an id.
+pub(super) fn release(keys: &mut [KeyDocument], owned: Owned, id: &LockId) -> Release {
+    match owned {
+        Owned::Holds(index) | Owned::Waits(index) => keys[index].release(id),
+        Owned::Not(absence) => {
+            keys.iter_mut().for_each(KeyDocument::tidy);
+            Release::Absent(absence)
+        }
+    }
+}
+
+pub(super) fn extend(keys: &mut [KeyDocument], owned: Owned, id: &LockId, ttl: Ttl) -> Extend {
+    match owned {
+        Owned::Holds(index) => keys[index].extend(id, ttl),
+        // A place is no lock.
+        Owned::Waits(_) => Extend::Absent(Absence::NotFound),
+        Owned::Not(absence) => Extend::Absent(absence),
+    }
 }

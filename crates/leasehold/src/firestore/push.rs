@@ -22,14 +22,14 @@ use super::error::{is_about_token, translate};
 use super::names::Names;
 use super::place::Place;
 use super::query;
-use super::record::{self, Taken};
+use super::seen::{Awaited, Seen};
 use super::tokens::{Generation, Tokens};
 use crate::backend::Event;
 use crate::remote::driver_error::not_connected_in_time;
-use crate::remote::notification::{GRANTED_TOPIC, Notification, TAKEN_TOPIC, freed_topic};
+use crate::remote::notification::{GRANTED_TOPIC, Notification, TAKEN_TOPIC};
 use crate::remote::push_connection::{PushConnection, Pushed, UNREAD};
 use crate::sync::lock;
-use crate::{Error, ErrorCode, Fence, Key, Operation, Timestamp};
+use crate::{Error, ErrorCode, Fence, Operation, Timestamp};
 
 /// What happened this long before anybody listened is of no interest. More than clocks are apart.
 const BEFORE: Duration = Duration::from_secs(60);
@@ -42,14 +42,14 @@ const GRANTS: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 #[derive(Clone)]
 pub(super) struct Source {
     place: Arc<Place>,
-    names: Names,
+    pub(super) names: Names,
     tokens: Arc<Tokens>,
     /// Where the next connection goes on, for each topic: what did not change in between is neither
     /// sent again nor paid for.
     resume: Arc<Mutex<HashMap<String, Vec<u8>>>>,
     /// The fences of the last locks that were taken, by the counters that told of them.
-    told: Arc<Mutex<LruCache<String, Fence>>>,
-    since: Timestamp,
+    pub(super) told: Arc<Mutex<LruCache<String, Vec<Fence>>>>,
+    pub(super) since: Timestamp,
 }
 
 impl Source {
@@ -71,9 +71,9 @@ impl Source {
         match topic {
             TAKEN_TOPIC => query(query::taken_since(&self.names, self.since)),
             GRANTED_TOPIC => query(query::granted_since(&self.names, self.since)),
-            freed => {
-                let id = freed.strip_prefix(&freed_topic("")).unwrap_or(freed);
-                TargetType::Documents(DocumentsTarget { documents: vec![self.names.lock(id)] })
+            other => {
+                let documents = Awaited::of(other).map(|awaited| self.names.lock(&awaited.document));
+                TargetType::Documents(DocumentsTarget { documents: documents.into_iter().collect() })
             }
         }
     }
@@ -81,15 +81,15 @@ impl Source {
 
 /// A connection for wake-ups. Topics are targets of the one stream.
 pub(super) struct ListenConnection {
-    source: Source,
+    pub(super) source: Source,
     requests: mpsc::UnboundedSender<api::ListenRequest>,
     stream: Stream,
     /// That with which the stream was opened.
     token: Generation,
-    targets: HashMap<i32, Target>,
+    pub(super) targets: HashMap<i32, Target>,
     last_id: i32,
-    /// The fences of locks that were granted.
-    granted: LruCache<String, Fence>,
+    /// The last fences that were granted.
+    pub(super) granted: LruCache<String, Fence>,
     /// What came while something else was waited for.
     early: VecDeque<Pushed>,
 }
@@ -104,18 +104,20 @@ enum Stream {
 
 /// A topic as the server knows it.
 #[derive(Debug)]
-struct Target {
-    topic: String,
+pub(super) struct Target {
+    pub(super) topic: String,
     /// All that was there before has been sent: what comes now is news.
     current: bool,
     /// It goes on where another connection ended, so all that comes is news.
     resumed: bool,
     /// The server begins anew, and what happened meanwhile cannot be told from what was there.
     reset: bool,
+    /// What the document was when the server last told of it.
+    pub(super) seen: Option<Seen>,
 }
 
 impl Target {
-    fn has_news(&self) -> bool {
+    pub(super) fn has_news(&self) -> bool {
         self.current || self.resumed
     }
 }
@@ -158,7 +160,10 @@ impl PushConnection for ListenConnection {
             Stream::Ended => Ok(None),
         };
         match answer {
-            Ok(Some(answer)) => self.decode(answer),
+            Ok(Some(answer)) => {
+                self.decode(answer);
+                self.early.pop_front().unwrap_or(Pushed::Noise)
+            }
             Ok(None) => Pushed::Lost,
             Err(status) => {
                 self.failed(&status);
@@ -224,7 +229,8 @@ impl ListenConnection {
                 resume_type: resume.clone().map(ResumeType::ResumeToken),
                 ..api::Target::default()
             };
-            let known = Target { topic: topic.clone(), current: false, resumed: resume.is_some(), reset: false };
+            let (topic, resumed) = (topic.clone(), resume.is_some());
+            let known = Target { topic, current: false, resumed, reset: false, seen: None };
             self.targets.insert(self.last_id, known);
             self.send(Change::AddTarget(target))?;
         }
@@ -238,12 +244,9 @@ impl ListenConnection {
                 refused.extend(topics);
                 continue;
             }
-            match self.decode(answer) {
-                Pushed::Lost => return Err(ended()),
-                Pushed::Noise => {}
-                // However many come, no more are kept.
-                pushed if self.early.len() < UNREAD => self.early.push_back(pushed),
-                _ => self.early = VecDeque::from([Pushed::Missed]),
+            self.decode(answer);
+            if self.early.contains(&Pushed::Lost) {
+                return Err(ended());
             }
         }
         Ok(refused)
@@ -276,16 +279,33 @@ impl ListenConnection {
         removed.then(|| change.target_ids.iter().filter_map(&mut remove).collect())
     }
 
-    fn decode(&mut self, answer: api::ListenResponse) -> Pushed {
+    /// Keeps what an answer says until it is asked for.
+    fn decode(&mut self, answer: api::ListenResponse) {
         match answer.response_type {
-            Some(ResponseType::TargetChange(change)) => self.target_changed(&change),
-            Some(ResponseType::DocumentChange(change)) => self.document_changed(change).into(),
-            Some(ResponseType::DocumentDelete(gone)) => self.freed(&gone.document).into(),
+            Some(ResponseType::TargetChange(change)) => {
+                let pushed = self.target_changed(&change);
+                self.keep(pushed);
+            }
+            Some(ResponseType::DocumentChange(change)) => self.document_changed(&change),
+            Some(ResponseType::DocumentDelete(gone)) => self.deleted(&gone.document),
             // It no longer is what was asked for, as a counter that no longer tells of a lock.
-            Some(ResponseType::DocumentRemove(_)) | None => Pushed::Noise,
+            Some(ResponseType::DocumentRemove(_)) | None => {}
             // The server counts otherwise than somebody who resumed should have: look again.
-            Some(ResponseType::Filter(_)) => Pushed::Missed,
+            Some(ResponseType::Filter(_)) => self.keep(Pushed::Missed),
         }
+    }
+
+    fn keep(&mut self, pushed: Pushed) {
+        match pushed {
+            Pushed::Noise => {}
+            // However many come, no more are kept.
+            _ if self.early.len() >= UNREAD => self.early = VecDeque::from([Pushed::Missed]),
+            pushed => self.early.push_back(pushed),
+        }
+    }
+
+    pub(super) fn tell(&mut self, topic: impl Into<String>, event: Event) {
+        self.keep(Pushed::Notification(Notification { topic: topic.into(), event }));
     }
 
     fn target_changed(&mut self, change: &api::TargetChange) -> Pushed {
@@ -311,37 +331,6 @@ impl ListenConnection {
                 if missed { Pushed::Missed } else { Pushed::Noise }
             }
         }
-    }
-
-    fn document_changed(&mut self, change: api::DocumentChange) -> Option<Notification> {
-        let document = change.document?;
-        let topics = change.target_ids.iter().filter_map(|id| self.targets.get(id));
-        let topics: Vec<_> = topics.map(|target| (target.topic.as_str(), target.has_news())).collect();
-        if let Some((_, is_new)) = topics.iter().find(|(topic, _)| *topic == TAKEN_TOPIC) {
-            return self.taken(&document, *is_new);
-        }
-        let is_new = topics.iter().find(|(topic, _)| *topic == GRANTED_TOPIC)?.1;
-        let stored = record::into_record(record::stored(&document).ok()?).ok()?;
-        let known = self.granted.put(document.name, stored.fence);
-        let event = Event::Granted { key: stored.key, fence: stored.fence, holder: stored.holder };
-        (is_new && known != Some(stored.fence)).then(|| Notification { topic: GRANTED_TOPIC.to_owned(), event })
-    }
-
-    /// A counter changed. Later grants change it as well, while it still tells of the same lock.
-    fn taken(&self, document: &api::Document, is_new: bool) -> Option<Notification> {
-        let Taken { key, fence, how, .. } = record::taken(document)?;
-        let known = lock(&self.source.told).put(document.name.clone(), fence);
-        let event = Event::Taken { key: Key::new(&key).ok()?, fence, how };
-        (is_new && known != Some(fence)).then(|| Notification { topic: TAKEN_TOPIC.to_owned(), event })
-    }
-
-    /// A lock was deleted. What the server says of one that was not there when somebody began to
-    /// listen is no news.
-    fn freed(&mut self, name: &str) -> Option<Notification> {
-        let freed = Notification::freed(self.source.names.id_of(name)?);
-        self.granted.pop(name);
-        let has_news = |target: &Target| target.topic == freed.topic && target.has_news();
-        self.targets.values().any(has_news).then_some(freed)
     }
 }
 

@@ -11,6 +11,7 @@ use api::structured_query::{
 
 use api::value::ValueType;
 
+use super::entries::array;
 use super::names::Names;
 use super::record::{counter, lock, millis, text};
 use crate::{LockId, Timestamp};
@@ -18,29 +19,63 @@ use crate::{LockId, Timestamp};
 /// The name of a document, as if it were a field.
 const NAME: &str = "__name__";
 
-/// All locks with this id. More than one would be wrong, so there is no limit.
+/// All documents in which this id holds a lock or waits for one. More than one would be wrong, so
+/// there is no limit.
 pub(super) fn by_id(names: &Names, id: &LockId) -> api::StructuredQuery {
-    of(&names.locks, vec![filter(lock::ID, Operator::Equal, text(id.expose()))])
+    by_either(names, std::slice::from_ref(id))
 }
 
 /// The most values that one query may ask for, as documented.
 pub(super) const MOST_IDS: usize = 30;
 
-/// All locks with one of these ids, of which there may be [`MOST_IDS`].
-pub(super) fn by_ids(names: &Names, ids: &[LockId]) -> api::StructuredQuery {
-    let values = ids.iter().map(|id| text(id.expose())).collect();
-    let list = api::Value { value_type: Some(ValueType::ArrayValue(api::ArrayValue { values })) };
-    of(&names.locks, vec![filter(lock::ID, Operator::In, list)])
+/// The most if each of them may be in two places.
+pub(super) const MOST_IDS_OF_EITHER: usize = MOST_IDS / 2;
+
+/// All documents in which one of these ids holds a lock or waits for one. There may be
+/// [`MOST_IDS_OF_EITHER`] of them.
+pub(super) fn by_either(names: &Names, ids: &[LockId]) -> api::StructuredQuery {
+    let either = combined(Together::Or, vec![alone(ids), among_others(ids)]);
+    of(&names.locks, vec![either])
 }
 
-/// Locks whose key starts with `prefix`, in the order of the keys, from behind `after`: the key and
-/// the name of the document.
-pub(super) fn by_prefix(
-    names: &Names,
-    prefix: &str,
-    after: Option<(&str, &str)>,
-    limit: usize,
-) -> api::StructuredQuery {
+/// All documents of exclusive locks with one of these ids, of which there may be [`MOST_IDS`].
+pub(super) fn by_ids_alone(names: &Names, ids: &[LockId]) -> api::StructuredQuery {
+    of(&names.locks, vec![alone(ids)])
+}
+
+/// All documents in which one of these ids is one of several, or waits. There may be [`MOST_IDS`].
+pub(super) fn by_ids_among_others(names: &Names, ids: &[LockId]) -> api::StructuredQuery {
+    of(&names.locks, vec![among_others(ids)])
+}
+
+fn alone(ids: &[LockId]) -> Filter {
+    match ids {
+        [id] => filter(lock::ID, Operator::Equal, text(id.expose())),
+        _ => filter(lock::ID, Operator::In, list(ids)),
+    }
+}
+
+fn among_others(ids: &[LockId]) -> Filter {
+    match ids {
+        [id] => filter(lock::IDS, Operator::ArrayContains, text(id.expose())),
+        _ => filter(lock::IDS, Operator::ArrayContainsAny, list(ids)),
+    }
+}
+
+fn list(ids: &[LockId]) -> api::Value {
+    array(ids.iter().map(|id| text(id.expose())).collect())
+}
+
+/// Where a listing goes on: the key and the name of the last document, which may be wanted again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start<'a> {
+    pub(super) key: &'a str,
+    pub(super) name: &'a str,
+    pub(super) again: bool,
+}
+
+/// Locks whose key starts with `prefix`, in the order of the keys.
+pub(super) fn by_prefix(names: &Names, prefix: &str, start: Option<Start<'_>>, limit: usize) -> api::StructuredQuery {
     // Also of an empty one: what is not text comes behind all text, and is no key.
     let mut filters = vec![filter(lock::KEY, Operator::GreaterThanOrEqual, text(prefix))];
     if !prefix.is_empty() {
@@ -49,7 +84,8 @@ pub(super) fn by_prefix(
     let reference = |name: &str| api::Value { value_type: Some(ValueType::ReferenceValue(name.to_owned())) };
     api::StructuredQuery {
         order_by: [lock::KEY, NAME].map(ascending).into(),
-        start_at: after.map(|(key, name)| api::Cursor { values: vec![text(key), reference(name)], before: false }),
+        start_at: start
+            .map(|Start { key, name, again }| api::Cursor { values: vec![text(key), reference(name)], before: again }),
         limit: Some(i32::try_from(limit).unwrap_or(i32::MAX)),
         ..of(&names.locks, filters)
     }
@@ -79,11 +115,12 @@ fn since_then(collection: &str, field: &'static str, since: Timestamp) -> api::S
 
 fn of(collection: &str, mut filters: Vec<Filter>) -> api::StructuredQuery {
     let selector = CollectionSelector { collection_id: collection.to_owned(), all_descendants: false };
-    let together = |filters| Filter {
-        filter_type: Some(FilterType::CompositeFilter(CompositeFilter { op: Together::And.into(), filters })),
-    };
-    let filter = if filters.len() > 1 { Some(together(filters)) } else { filters.pop() };
+    let filter = if filters.len() > 1 { Some(combined(Together::And, filters)) } else { filters.pop() };
     api::StructuredQuery { from: vec![selector], r#where: filter, ..api::StructuredQuery::default() }
+}
+
+fn combined(op: Together, filters: Vec<Filter>) -> Filter {
+    Filter { filter_type: Some(FilterType::CompositeFilter(CompositeFilter { op: op.into(), filters })) }
 }
 
 fn filter(field: &str, op: Operator, value: api::Value) -> Filter {

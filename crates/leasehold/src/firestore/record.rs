@@ -6,7 +6,8 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1 as api;
 
 use api::value::ValueType;
 
-use crate::backend::{AcquireRequest, Grant, Record};
+use super::entries::array;
+use crate::backend::Record;
 use crate::remote::stored::{Stored, holder};
 use crate::{Error, ErrorCode, Fence, Loss, Metadata, Timestamp};
 
@@ -20,6 +21,12 @@ pub(super) mod lock {
     /// Only we write this one and the next.
     pub(crate) const HOLDER: &str = "holder";
     pub(crate) const METADATA: &str = "metadata";
+    /// Who holds the key, where that is not one alone. Only we write this one and the next two.
+    pub(crate) const GRANTS: &str = "grants";
+    /// Who waits for it.
+    pub(crate) const LINE: &str = "line";
+    /// The ids of those in either, so that they are found.
+    pub(crate) const IDS: &str = "ids";
 }
 
 /// Fields of a fence counter.
@@ -29,9 +36,11 @@ pub(super) mod counter {
     /// The last lock of the key that was taken from its holder, for some time: its fence, when and
     /// how. Only we write these.
     pub(crate) const TAKEN_FENCE: &str = "takenFence";
+    /// The fences of others that were taken together with it.
+    pub(crate) const TAKEN_MORE: &str = "takenMore";
     pub(crate) const TAKEN_AT: &str = "takenAtMs";
     pub(crate) const TAKEN_HOW: &str = "takenHow";
-    pub(crate) const ALL: [&str; 5] = [FENCE, KEY, TAKEN_FENCE, TAKEN_AT, TAKEN_HOW];
+    pub(crate) const ALL: [&str; 6] = [FENCE, KEY, TAKEN_FENCE, TAKEN_MORE, TAKEN_AT, TAKEN_HOW];
 }
 
 /// How long a counter tells of a lock that was taken: longer than anybody needs to hear of it, and
@@ -53,20 +62,22 @@ pub(super) fn millis(at: Timestamp) -> api::Value {
     api::Value { value_type: Some(ValueType::IntegerValue(millis)) }
 }
 
-/// The document of a lock that is granted.
-pub(super) fn document(name: String, request: &AcquireRequest, grant: &Grant) -> api::Document {
+/// The fields of a lock, under an id that may be another.
+pub(super) fn fields(record: &Record, id: &str) -> Fields {
     let mut fields = Fields::from([
-        (lock::ID.to_owned(), text(grant.lock_id.expose())),
-        (lock::EXPIRES_AT.to_owned(), millis(grant.expires_at)),
-        (lock::ACQUIRED_AT.to_owned(), millis(grant.acquired_at)),
-        (lock::KEY.to_owned(), text(request.key.as_str())),
-        (lock::FENCE.to_owned(), text(grant.fence.to_string())),
-        (lock::HOLDER.to_owned(), text(request.holder.as_str())),
+        (lock::ID.to_owned(), text(id)),
+        (lock::EXPIRES_AT.to_owned(), millis(record.expires_at)),
+        (lock::ACQUIRED_AT.to_owned(), millis(record.acquired_at)),
+        (lock::KEY.to_owned(), text(record.key.as_str())),
+        (lock::FENCE.to_owned(), text(record.fence.to_string())),
     ]);
-    if !request.metadata.is_empty() {
-        fields.insert(lock::METADATA.to_owned(), text(request.metadata.to_json()));
+    if let Some(holder) = &record.holder {
+        fields.insert(lock::HOLDER.to_owned(), text(holder.as_str()));
     }
-    api::Document { name, fields, ..api::Document::default() }
+    if !record.metadata.is_empty() {
+        fields.insert(lock::METADATA.to_owned(), text(record.metadata.to_json()));
+    }
+    fields
 }
 
 /// A document with one field, for a write of that field.
@@ -82,7 +93,7 @@ pub(super) fn one_field(name: &str, field: &str, value: api::Value) -> api::Docu
 pub(super) fn stored(document: &api::Document) -> Result<Stored, Error> {
     let fields = &document.fields;
     let word = |name| string(fields, name).map(str::to_owned).ok_or_else(not_a_lock);
-    let time = |name| integer(fields, name).map(from_millis).ok_or_else(not_a_lock);
+    let time = |name| time(fields, name).ok_or_else(not_a_lock);
     let metadata = string(fields, lock::METADATA).map(serde_json::from_str::<Metadata>);
     Ok(Stored {
         key: word(lock::KEY)?,
@@ -119,16 +130,17 @@ pub(super) fn last_fence(document: &api::Document) -> Result<Fence, Error> {
     })
 }
 
-/// A lock that was taken from its holder.
+/// Locks of a key that were taken from their holders together.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) key: String,
-    pub(super) fence: Fence,
+    /// At least one.
+    pub(super) fences: Vec<Fence>,
     pub(super) at: Timestamp,
     pub(super) how: Loss,
 }
 
-/// The lock of which a counter tells that it was taken.
+/// The locks of which a counter tells that they were taken.
 pub(super) fn taken(document: &api::Document) -> Option<Taken> {
     let fields = &document.fields;
     let how = match string(fields, counter::TAKEN_HOW)? {
@@ -136,15 +148,13 @@ pub(super) fn taken(document: &api::Document) -> Option<Taken> {
         FORCE_RELEASED => Loss::ForceReleased,
         _ => return None,
     };
-    Some(Taken {
-        key: string(fields, counter::KEY)?.to_owned(),
-        fence: string(fields, counter::TAKEN_FENCE)?.parse().ok()?,
-        at: from_millis(integer(fields, counter::TAKEN_AT)?),
-        how,
-    })
+    let mut fences = vec![string(fields, counter::TAKEN_FENCE)?.parse().ok()?];
+    fences.extend(strings(fields, counter::TAKEN_MORE).filter_map(|fence| fence.parse::<Fence>().ok()));
+    let (key, at) = (string(fields, counter::KEY)?.to_owned(), time(fields, counter::TAKEN_AT)?);
+    Some(Taken { key, fences, at, how })
 }
 
-/// A counter with this last fence. It goes on to tell of a lock that was taken a moment ago.
+/// A counter with this last fence. It goes on to tell of locks that were taken a moment ago.
 pub(super) fn counter_document(
     name: String,
     key: &str,
@@ -154,15 +164,20 @@ pub(super) fn counter_document(
 ) -> api::Document {
     let mut fields =
         Fields::from([(counter::FENCE.to_owned(), text(last.to_string())), (counter::KEY.to_owned(), text(key))]);
-    if let Some(&Taken { fence, at, how, .. }) = taken
+    if let Some(Taken { fences, at, how, .. }) = taken
+        && let Some((first, more)) = fences.split_first()
         && at.as_millis() + TOLD_FOR_MILLIS > now.as_millis()
     {
-        let how = if how == Loss::ForceReleased { FORCE_RELEASED } else { STOLEN };
+        let how = if *how == Loss::ForceReleased { FORCE_RELEASED } else { STOLEN };
         fields.extend([
-            (counter::TAKEN_FENCE.to_owned(), text(fence.to_string())),
-            (counter::TAKEN_AT.to_owned(), millis(at)),
+            (counter::TAKEN_FENCE.to_owned(), text(first.to_string())),
+            (counter::TAKEN_AT.to_owned(), millis(*at)),
             (counter::TAKEN_HOW.to_owned(), text(how)),
         ]);
+        if !more.is_empty() {
+            let more = more.iter().map(|fence| text(fence.to_string())).collect();
+            fields.insert(counter::TAKEN_MORE.to_owned(), array(more));
+        }
     }
     api::Document { name, fields, ..api::Document::default() }
 }
@@ -174,8 +189,24 @@ pub(super) fn string<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     }
 }
 
+/// The texts in an array.
+fn strings<'a>(fields: &'a Fields, name: &str) -> impl Iterator<Item = &'a str> {
+    let values = match fields.get(name).and_then(|value| value.value_type.as_ref()) {
+        Some(ValueType::ArrayValue(array)) => array.values.as_slice(),
+        _ => &[],
+    };
+    values.iter().filter_map(|value| match value.value_type.as_ref()? {
+        ValueType::StringValue(text) => Some(text.as_str()),
+        _ => None,
+    })
+}
+
+pub(super) fn time(fields: &Fields, name: &str) -> Option<Timestamp> {
+    integer(fields, name).map(from_millis)
+}
+
 /// A whole number. JavaScript knows no other kind of number, and its libraries may store either.
-fn integer(fields: &Fields, name: &str) -> Option<i64> {
+pub(super) fn integer(fields: &Fields, name: &str) -> Option<i64> {
     /// Up to here every whole number is one of this kind.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match fields.get(name)?.value_type.as_ref()? {
@@ -205,34 +236,33 @@ pub(super) fn not_a_lock() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Key, LockId, Ttl};
+    use crate::backend::Grant;
+    use crate::{Holder, Key, LockId, Ttl};
 
     fn number(number: f64) -> api::Value {
         api::Value { value_type: Some(ValueType::DoubleValue(number)) }
     }
 
-    fn granted() -> (AcquireRequest, Grant, api::Document) {
+    fn granted() -> (Record, api::Document) {
         let ttl = Ttl::new(std::time::Duration::from_secs(30)).unwrap();
-        let request = AcquireRequest::new(Key::new("payment:42").unwrap(), LockId::random().unwrap(), ttl);
         let at = Timestamp::from_millis(1_700_000_000_000);
-        let fence = Fence::new(7).unwrap();
-        let grant = Grant { lock_id: request.lock_id, fence, acquired_at: at, expires_at: at.expiry(ttl) };
-        let document = document("name".to_owned(), &request, &grant);
-        (request, grant, document)
+        let grant = Grant::new(LockId::random().unwrap(), Fence::new(7).unwrap(), at, at.expiry(ttl));
+        let record = Record::new(Key::new("payment:42").unwrap(), &grant).with_holder(Some(Holder::default()));
+        let fields = fields(&record, record.lock_id.expose());
+        (record, api::Document { name: "name".to_owned(), fields, ..api::Document::default() })
     }
 
     #[test]
     fn a_document_has_the_fields_and_types_of_the_shared_layout_and_reads_as_it_was_written() {
-        let (request, grant, document) = granted();
+        let (record, document) = granted();
         assert_eq!(string(&document.fields, "fence"), Some("000000000000007"));
         assert_eq!(document.fields["expiresAtMs"].value_type, Some(ValueType::IntegerValue(1_700_000_030_000)));
-        let record = into_record(stored(&document).unwrap()).unwrap();
-        assert_eq!((record.grant(), record.holder, record.key), (grant, Some(request.holder), request.key));
+        assert_eq!(into_record(stored(&document).unwrap()).unwrap(), record);
     }
 
     #[test]
     fn whole_numbers_of_either_kind_are_times_and_others_are_not() {
-        let (_, _, mut document) = granted();
+        let (_, mut document) = granted();
         document.fields.insert(lock::EXPIRES_AT.to_owned(), number(1_700_000_030_000.0));
         assert_eq!(stored(&document).unwrap().expires_at, Timestamp::from_millis(1_700_000_030_000));
         for wrong in [number(f64::NAN), number(f64::INFINITY), number(1.5), number(1e300), text("1700000030000")] {
@@ -244,11 +274,13 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_tells_of_a_taken_lock_for_a_minute() {
+    fn a_counter_tells_of_taken_locks_for_a_minute() {
         let at = Timestamp::from_millis(1_700_000_000_000);
-        let (fence, last) = (Fence::new(7).unwrap(), Fence::new(8).unwrap());
-        for how in [Loss::Stolen, Loss::ForceReleased] {
-            let told = || Taken { key: "k".to_owned(), fence, at, how };
+        let fence = |number| Fence::new(number).unwrap();
+        let last = fence(8);
+        for (how, fences) in [(Loss::Stolen, vec![fence(7)]), (Loss::ForceReleased, vec![fence(5), fence(6), fence(7)])]
+        {
+            let told = || Taken { key: "k".to_owned(), fences: fences.clone(), at, how };
             let after = |millis| {
                 let now = Timestamp::from_millis(at.as_millis() + millis);
                 counter_document("n".to_owned(), "k", last, Some(&told()), now)

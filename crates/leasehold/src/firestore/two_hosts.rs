@@ -6,7 +6,7 @@ use test_servers::{DEADLINE, Firestore as Server};
 
 use super::clocks::WallClock;
 use super::{Firestore, FirestoreOptions};
-use crate::backend::{Acquire, AcquireRequest, Backend, Extend};
+use crate::backend::{Acquire, AcquireAll, AcquireRequest, Backend, Extend, Line, Mode};
 use crate::{ErrorCode, Key, LockId, TIME_TOLERANCE, Timestamp, Ttl, Verdict};
 
 const TTL: Duration = Duration::from_millis(300);
@@ -46,6 +46,57 @@ async fn nobody_gets_a_lock_before_its_ttl_and_the_tolerance_have_passed_whateve
         assert!(waited >= TTL + TIME_TOLERANCE, "{one} and {other} ms ahead: granted again after {waited:?}");
     });
     tokio::task::JoinSet::from_iter(cases).join_all().await;
+}
+
+#[tokio::test]
+async fn readers_permits_and_several_locks_keep_rivals_out_for_as_long_whatever_the_clocks_show() {
+    let permit = Mode::Permit { of: 1.try_into().unwrap() };
+    let cases = [(900, -900), (-900, 900)];
+    let cases = cases.into_iter().flat_map(|clocks| [Mode::Exclusive, Mode::Shared, permit].map(|mode| (clocks, mode)));
+    let cases = cases.flat_map(|(clocks, mode)| ["acquire", "acquire_all", "extend"].map(|by| (clocks, mode, by)));
+    let cases = cases.map(|((one, other), mode, by)| async move {
+        let server = Server::start();
+        let (holder, rival) = (host(&server, one).await, host(&server, other).await);
+        let held = request().with_mode(mode);
+        let mut sent = Instant::now();
+        if by == "acquire_all" {
+            let granted = holder.acquire_all(std::slice::from_ref(&held)).await.unwrap();
+            assert!(matches!(granted, AcquireAll::Granted(_)));
+        } else {
+            assert!(matches!(holder.acquire(&held).await.unwrap(), Acquire::Granted(_)));
+        }
+        if by == "extend" {
+            sent = Instant::now();
+            assert!(matches!(holder.extend(&held.lock_id, held.ttl).await.unwrap(), Extend::Extended { .. }));
+        }
+        let waited = granted_at(&rival).await - sent;
+        assert!(waited >= TTL + TIME_TOLERANCE, "{mode}, {by}, {one} and {other} ms ahead: again after {waited:?}");
+    });
+    tokio::task::JoinSet::from_iter(cases).join_all().await;
+}
+
+#[tokio::test]
+async fn a_line_is_kept_by_hosts_whose_clocks_differ() {
+    for (one, other) in [(-900, 900), (900, -900)] {
+        let server = Server::start();
+        let hosts = [host(&server, one).await, host(&server, other).await];
+        let held = request();
+        assert!(matches!(hosts[0].acquire(&held).await.unwrap(), Acquire::Granted(_)));
+        hosts[0].extend(&held.lock_id, Ttl::default()).await.unwrap();
+        // A lease that is longer than clocks may be apart.
+        let lease = Ttl::new(TIME_TOLERANCE * 9).unwrap();
+        let line: Vec<_> = (0..4).map(|_| request().with_line(Line::Join { lease })).collect();
+        for (place, waiter) in line.iter().enumerate() {
+            let Acquire::Held(contention) = hosts[place % 2].acquire(waiter).await.unwrap() else { panic!("granted") };
+            assert_eq!(contention.place.map(|place| place as usize), Some(place), "{one} and {other} ms ahead");
+        }
+        hosts[1].release(&held.lock_id).await.unwrap();
+        for (place, waiter) in line.iter().enumerate() {
+            let host = &hosts[place % 2];
+            assert!(matches!(host.acquire(waiter).await.unwrap(), Acquire::Granted(_)), "{one} and {other} ms ahead");
+            host.release(&waiter.lock_id).await.unwrap();
+        }
+    }
 }
 
 #[tokio::test]

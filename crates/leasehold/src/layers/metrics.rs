@@ -5,11 +5,11 @@ use async_trait::async_trait;
 use metrics::{counter, histogram};
 
 use crate::backend::{
-    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
+    Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, LookupBy, Record, Release,
     Subscription, Topic,
 };
 use crate::metric_names::{CONTENTION, OPERATION_SECONDS, OPERATIONS, describe_store};
-use crate::{Error, Key, ListRequest, LockId, Operation, Timestamp, Ttl};
+use crate::{Error, Fence, Key, ListRequest, LockId, Operation, Timestamp, Ttl};
 
 /// Counts and times every operation of a store through the `metrics` facade.
 ///
@@ -102,6 +102,17 @@ impl Backend for MetricsLayer {
         measured(Operation::Acquire, outcome, self.store.acquire(request)).await
     }
 
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        let outcome = |answer: &AcquireAll| match answer {
+            AcquireAll::Granted(_) => "ok",
+            AcquireAll::Held { .. } => {
+                counter!(CONTENTION).increment(1);
+                "held"
+            }
+        };
+        measured(Operation::Acquire, outcome, self.store.acquire_all(requests)).await
+    }
+
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         measured(Operation::Release, release_outcome, self.store.release(id)).await
     }
@@ -126,6 +137,10 @@ impl Backend for MetricsLayer {
         measured(Operation::Lookup, ok, self.store.lookup(by)).await
     }
 
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        measured(Operation::Lookup, ok, self.store.inspect(key)).await
+    }
+
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
         measured(Operation::List, ok, self.store.list(request)).await
     }
@@ -134,8 +149,8 @@ impl Backend for MetricsLayer {
         measured(Operation::Subscribe, ok, self.store.subscribe(topic)).await
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        measured(Operation::ForceRelease, ok, self.store.force_release(key)).await
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        measured(Operation::ForceRelease, ok, self.store.force_release(key, only)).await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
@@ -10,22 +9,10 @@ use super::guard::Guard;
 use super::hold::{Hold, Terms};
 use super::lease::Lease;
 use super::owner::Owner;
-use super::queue::Turn;
 use super::retry::{Retry, Wait};
-use super::stuck::StuckGrant;
-use crate::backend::{Acquire, AcquireRequest, Subscription};
-use crate::{Contention, Error, Fence, Grant, Loss, Timestamp};
-
-/// How long a waiter that will be woken sleeps before it looks by itself, in case the wake-up was
-/// lost.
-const WAKE_UP_BACKSTOP: Duration = Duration::from_secs(5);
-
-/// How long a waiter sleeps that will be woken in this process, in case somebody else has ended the
-/// lock.
-const LOCAL_BACKSTOP: Duration = Duration::from_secs(1);
-
-/// Looking exactly when a lock becomes free would be a little too early as often as not.
-const MARGIN: Duration = Duration::from_millis(2);
+use super::waiting::Waiting;
+use crate::backend::{Acquire, AcquireRequest, Line};
+use crate::{Contention, Error, Grant, Loss, Mode, Ttl};
 
 /// What is called each time somebody else turns out to hold the lock.
 pub(super) type OnContention = Arc<dyn Fn(&Contention) + Send + Sync>;
@@ -45,16 +32,22 @@ pub(super) struct Plan {
 
 /// Why something was not waited for to its end.
 #[derive(Clone, Copy)]
-enum Stopped {
+pub(super) enum Stopped {
     Cancelled,
     TimedOut,
+}
+
+impl Stopped {
+    pub(super) fn is_timeout(self) -> bool {
+        matches!(self, Stopped::TimedOut)
+    }
 }
 
 impl Plan {
     /// One try, without waiting for anybody.
     pub(super) async fn try_once(&self) -> Result<Result<Guard, Contention>, Error> {
         self.check_open()?;
-        if let Some(guard) = self.reenter() {
+        if let Some(guard) = self.reenter()? {
             return Ok(Ok(guard));
         }
         self.inner.core.room().await?;
@@ -73,15 +66,15 @@ impl Plan {
             Acquire::Held(contention) => return Ok(Tried::Held(contention)),
         };
         attempt.refresh(&mut grant).await?;
-        if let Err(error) = self.inner.core.high_water.check(&self.request.key, grant.fence) {
-            // A lock that was taken while its answer was on the way has a lower fence than the
-            // thief's.
-            if attempt.still_holds().await? {
-                return Err(error);
-            }
+        let checked = self.inner.core.high_water.check(&self.request.key, attempt.mark(), grant.fence);
+        if let Ok(true) = checked {
+            return Ok(Tried::Granted(grant));
+        }
+        // A lock that was taken while its answer was on the way has a lower fence than the thief's.
+        if !attempt.still_holds().await? {
             return Ok(Tried::Lost(Loss::Gone));
         }
-        Ok(Tried::Granted(grant))
+        checked.map(|_| Tried::Granted(grant))
     }
 
     /// Tries until the lock is ours or the time is over: subscribe, try, wait, again.
@@ -102,7 +95,7 @@ impl Plan {
                 biased;
                 // Another task of the same owner may have the lock already, or get it while this
                 // one waits.
-                guard = self.reentered() => Ok(guard),
+                guard = self.reentered() => guard,
                 guard = self.wait_in_line(&mut last) => guard,
             }
         };
@@ -116,21 +109,10 @@ impl Plan {
     async fn wait_in_line(&self, last: &mut LastAnswer) -> Result<Guard, Error> {
         let turn = self.inner.core.queue.enter(&self.request.key).await;
         let mut attempt = Attempt::new(&self.inner, self.request.clone())?;
-        let stuck = StuckGrant::new(self.request.steal);
-        let mut waiting = Waiting {
-            plan: self,
-            turn,
-            subscription: None,
-            subscribing: None,
-            retries: 0,
-            in_our_way: None,
-            delays: 0,
-            ask: false,
-            stuck,
-        };
+        let mut waiting = Waiting::new(self, turn);
         let started = self.inner.core.now();
         loop {
-            attempt.may_take(waiting.stuck.fence(self.inner.core.now()));
+            attempt.may_take(waiting.stuck());
             let tried = match waiting.held_here() {
                 Some(contention) => Ok(Tried::HeldHere(contention)),
                 None => match self.inner.core.room().await {
@@ -150,16 +132,16 @@ impl Plan {
                 Ok(Tried::HeldHere(contention)) => {
                     self.tell(&contention);
                     *last = LastAnswer::Held(contention);
-                    LOCAL_BACKSTOP
+                    waiting.pause_behind_us()
                 }
                 Ok(Tried::Lost(loss)) => {
                     *last = LastAnswer::Failed(Error::lost(loss));
-                    self.retry.delay_after(waiting.retries)
+                    waiting.delay_after_failure()
                 }
                 Err(error) if error.is_retryable() => {
                     tracing::debug!(key = %self.request.key.hash_id(), %error, "a try failed and is made again");
                     *last = LastAnswer::Failed(error);
-                    self.retry.delay_after(waiting.retries)
+                    waiting.delay_after_failure()
                 }
                 Err(error) => return Err(error),
             };
@@ -167,6 +149,14 @@ impl Plan {
                 return Err(self.give_up(started, std::mem::take(last)));
             }
             waiting.wait(pause).await;
+        }
+    }
+
+    /// The lease of our place in line, if we stand in line.
+    pub(super) fn place_lease(&self) -> Option<Ttl> {
+        match self.request.line {
+            Line::Join { lease } => Some(lease),
+            Line::Ignore | Line::Heed => None,
         }
     }
 
@@ -179,7 +169,7 @@ impl Plan {
 
     /// Until when to wait. No deadline if there is no waiting at all: a single try takes as long as
     /// it takes.
-    fn deadline(&self, started: Instant) -> Option<Instant> {
+    pub(super) fn deadline(&self, started: Instant) -> Option<Instant> {
         let timeout = match self.wait {
             Wait::AsRetry => self.retry.timeout,
             Wait::AtMost(time) => time,
@@ -188,7 +178,7 @@ impl Plan {
         started.checked_add(timeout)
     }
 
-    fn check_open(&self) -> Result<(), Error> {
+    pub(super) fn check_open(&self) -> Result<(), Error> {
         let cancelled = self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled);
         if cancelled || self.inner.core.closing.is_cancelled() {
             return Err(Error::aborted());
@@ -197,7 +187,7 @@ impl Plan {
     }
 
     /// Runs `run` unless the caller cancels, the handle is shut down, or the deadline comes first.
-    async fn until<T>(&self, deadline: Option<Instant>, run: impl Future<Output = T>) -> Result<T, Stopped> {
+    pub(super) async fn until<T>(&self, deadline: Option<Instant>, run: impl Future<Output = T>) -> Result<T, Stopped> {
         let core = &self.inner.core;
         tokio::select! {
             biased;
@@ -217,42 +207,47 @@ impl Plan {
         }
     }
 
+    /// The error of a request for several locks that ran out of time.
+    pub(super) fn timed_out(&self, started: Instant, last: Option<Result<Contention, Error>>) -> Error {
+        self.give_up(
+            started,
+            last.map_or(LastAnswer::None, |last| last.map_or_else(LastAnswer::Failed, LastAnswer::Held)),
+        )
+    }
+
     fn waited(&self, started: Instant) -> Duration {
         self.inner.core.now().saturating_duration_since(started)
     }
 
-    fn reenter(&self) -> Option<Guard> {
-        let hold = self.owner.as_ref()?.reenter(&self.inner, &self.request.key)?;
-        Some(Guard::new(Lease { hold, locks: self.inner.clone() }))
+    fn reenter(&self) -> Result<Option<Guard>, Error> {
+        let Some(owner) = &self.owner else { return Ok(None) };
+        let hold = owner.reenter(&self.inner, &self.request.key);
+        hold.map(|hold| self.nested(hold)).transpose()
     }
 
-    async fn reentered(&self) -> Guard {
+    async fn reentered(&self) -> Result<Guard, Error> {
         match &self.owner {
-            Some(owner) => {
-                let hold = owner.reentered(&self.inner, &self.request.key).await;
-                Guard::new(Lease { hold, locks: self.inner.clone() })
-            }
+            Some(owner) => self.nested(owner.reentered(&self.inner, &self.request.key).await),
             None => std::future::pending().await,
         }
     }
 
+    /// A guard on a lease that was entered once more, if it gives what this request asks for.
+    fn nested(&self, hold: Arc<Hold>) -> Result<Guard, Error> {
+        let mode = hold.mode;
+        // Dropped if it is not good enough, which leaves the lease again.
+        let guard = Guard::new(Lease { hold, locks: self.inner.clone() });
+        if mode == Mode::Exclusive || mode.goes_with(self.request.mode) {
+            return Ok(guard);
+        }
+        Err(Error::invalid("the owner holds this key in another way already, and would wait for itself")
+            .with_hint("take the key exclusively from the start, or release it first"))
+    }
+
     /// Makes the guard of a grant. Nothing is awaited between the grant and this.
     fn guard(&self, mut attempt: Attempt<'_>, grant: &Grant) -> Result<Guard, Error> {
-        let core = &self.inner.core;
-        let terms = Terms {
-            key: self.request.key.clone(),
-            holder: self.request.holder.clone(),
-            ttl: self.request.ttl,
-            heartbeat: self.heartbeat,
-            max_hold: self.max_hold,
-            sent: attempt.counts_from(),
-            process: core.process.clone(),
-            late: attempt.may_be_late().then(|| self.request.clone()),
-            stray_extend: attempt.stray_extend(),
-        };
-        let hold = Arc::new(Hold::new(grant, terms, core.settings.clock.clone()));
-        core.watch(&hold);
-        let guard = Guard::new(Lease { hold: hold.clone(), locks: self.inner.clone() });
+        let (sent, late) = (attempt.counts_from(), attempt.may_be_late());
+        let guard = self.guard_of(&self.request, grant, sent, late, attempt.stray_extend());
         attempt.taken_over();
         // After the hold can be seen by `shutdown`: one of the two sees the other. And `shutdown`
         // waits for the attempt, which is dropped only after the guard's release is on its way.
@@ -260,11 +255,38 @@ impl Plan {
             drop(guard);
             return Err(closed);
         }
-        tracing::debug!(key = %hold.key.hash_id(), fence = %hold.fence, "lock acquired");
         if let Some(owner) = &self.owner {
-            owner.remember(&self.inner, &hold);
+            owner.remember(&self.inner, &guard.lease().hold);
         }
         Ok(guard)
+    }
+
+    /// Has the keeper watch a grant whose request was `sent`, and makes its guard.
+    pub(super) fn guard_of(
+        &self,
+        request: &Arc<AcquireRequest>,
+        grant: &Grant,
+        sent: Instant,
+        late: bool,
+        stray_extend: bool,
+    ) -> Guard {
+        let core = &self.inner.core;
+        let terms = Terms {
+            key: request.key.clone(),
+            holder: request.holder.clone(),
+            ttl: request.ttl,
+            mode: request.mode,
+            heartbeat: self.heartbeat,
+            max_hold: self.max_hold,
+            sent,
+            process: core.process.clone(),
+            late: late.then(|| request.clone()),
+            stray_extend,
+        };
+        let hold = Arc::new(Hold::new(grant, terms, core.settings.clock.clone()));
+        core.watch(&hold);
+        tracing::debug!(key = %hold.key.hash_id(), fence = %hold.fence, "lock acquired");
+        Guard::new(Lease { hold, locks: self.inner.clone() })
     }
 }
 
@@ -285,118 +307,6 @@ enum LastAnswer {
     None,
     Held(Contention),
     Failed(Error),
-}
-
-/// The state of waiting for one lock: a place in line, a subscription, and the count of tries
-/// without a reason.
-struct Waiting<'a> {
-    plan: &'a Plan,
-    turn: Turn<'a>,
-    subscription: Option<Subscription>,
-    /// A subscription that is on its way. Meanwhile the lock may be freed in this process.
-    subscribing: Option<oneshot::Receiver<Result<Subscription, Error>>>,
-    retries: u32,
-    /// The grant that is in our way, and how often we looked in vain since it is.
-    in_our_way: Option<(Option<Fence>, Timestamp)>,
-    delays: u32,
-    /// Nobody woke us for so long that the store has to be asked.
-    ask: bool,
-    stuck: StuckGrant,
-}
-
-impl Waiting<'_> {
-    /// Who has the lock, if this handle has: the end of that lease is told here, without the store.
-    fn held_here(&mut self) -> Option<Contention> {
-        let plan = self.plan;
-        if std::mem::take(&mut self.ask) || plan.request.steal.is_possible() {
-            return None;
-        }
-        Some(plan.inner.core.held_here(&plan.request.key)?.contention())
-    }
-
-    /// Asks the keeper for a subscription, unless that is done already or cannot be done.
-    fn subscribe(&mut self) {
-        let inner = &self.plan.inner;
-        let asked = self.subscription.is_some() || self.subscribing.is_some();
-        if !asked
-            && inner.core.backend.capabilities().wake_ups
-            && let Ok(keeper) = inner.keeper()
-        {
-            self.subscribing = Some(keeper.subscribe(self.plan.request.key.clone()));
-        }
-    }
-
-    fn may_retry(&self) -> bool {
-        !matches!(self.plan.wait, Wait::AsRetry) || self.retries < self.plan.retry.max_retries
-    }
-
-    /// How long to sleep if nobody wakes us: never past the moment the lock is free, or may be
-    /// stolen, at the latest. A holder without a name was let in by a program that sends no
-    /// wake-ups.
-    fn pause(&mut self, contention: &Contention) -> Duration {
-        let now = self.plan.inner.core.now();
-        self.stuck.see(contention, now);
-        // Whoever got the lock just now may give it back soon.
-        let grant = Some((contention.fence, contention.acquired_at));
-        if self.in_our_way != grant {
-            (self.in_our_way, self.delays) = (grant, 0);
-        }
-        let will_be_woken = self.subscription.is_some() && contention.holder.is_some();
-        let pause = if will_be_woken { WAKE_UP_BACKSTOP } else { self.plan.retry.delay_after(self.delays) };
-        pause.min(contention.free_in().min(self.stuck.stealable_in(contention, now)) + MARGIN)
-    }
-
-    /// Sleeps until the lock may be free or `pause` has passed.
-    async fn wait(&mut self, pause: Duration) {
-        let core = &self.plan.inner.core;
-        let mut until = core.after(pause);
-        loop {
-            let (subscription, subscribing) = (&mut self.subscription, &mut self.subscribing);
-            let subscribed = async {
-                match subscribing {
-                    Some(subscribing) => subscribing.await,
-                    None => std::future::pending().await,
-                }
-            };
-            let freed_elsewhere = async {
-                match subscription {
-                    Some(subscription) => subscription.next().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = self.turn.freed() => return,
-                outcome = subscribed => {
-                    self.subscribing = None;
-                    match outcome {
-                        Ok(Ok(subscription)) => {
-                            // Try once more: the lock may have been freed before we were
-                            // subscribed.
-                            self.subscription = Some(subscription);
-                            return;
-                        }
-                        Ok(Err(error)) => tracing::debug!(%error, "cannot subscribe to wake-ups, polling instead"),
-                        Err(_) => {}
-                    }
-                }
-                event = freed_elsewhere => {
-                    if event.is_some() {
-                        return;
-                    }
-                    // The store closed it. Polling goes on at the usual pace until there is a new
-                    // one.
-                    self.subscription = None;
-                    until = core.after(self.plan.retry.delay_after(self.retries));
-                }
-                () = core.sleep_until(Some(until)) => {
-                    self.retries += 1;
-                    self.delays += 1;
-                    self.ask = true;
-                    return;
-                }
-            }
-        }
-    }
 }
 
 async fn cancelled(token: Option<&CancellationToken>) {

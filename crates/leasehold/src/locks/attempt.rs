@@ -11,7 +11,7 @@ use super::footprint::Footprint;
 use super::keeper::Keeper;
 use super::undo::Undo;
 use crate::backend::{Acquire, AcquireRequest, Extend, LookupBy};
-use crate::{Error, ErrorCode, Fence, Grant, Operation};
+use crate::{Error, Fence, Grant, Operation};
 
 /// One request's tries at the store, all with the same lock id. If it is dropped while the store
 /// may hold a lock for it, the keeper gives that lock back: a cancelled or ambiguous acquire leaves
@@ -23,10 +23,18 @@ pub(super) struct Attempt<'a> {
     in_flight: Option<InFlight>,
     footprint: Footprint,
     stray_extend: bool,
-    /// No grant we may get was decided before this moment.
-    not_before: Option<Instant>,
+    /// No grant we may get was decided before this.
+    not_before: Option<Sent>,
     /// Makes `shutdown` wait until the lock is a guard's or on its way back.
     _token: TaskTrackerToken,
+}
+
+/// When a try was sent.
+#[derive(Clone, Copy)]
+struct Sent {
+    at: Instant,
+    /// The highest fence that was known of the key.
+    mark: Option<Fence>,
 }
 
 /// A try that was sent and not answered yet.
@@ -61,7 +69,8 @@ impl<'a> Attempt<'a> {
 
     /// Sends the request once and waits for the answer.
     pub(super) async fn send(&mut self) -> Result<Acquire, Error> {
-        let sent = self.inner.core.now();
+        let core = &self.inner.core;
+        let sent = Sent { at: core.now(), mark: core.high_water.mark(&self.request.key) };
         let (core, request) = (self.inner.core.clone(), self.request.clone());
         let answer = Box::pin(async move {
             let acquire = core.backend.acquire(&request);
@@ -72,7 +81,7 @@ impl<'a> Attempt<'a> {
         let answer = poll_fn(|cx| in_flight.answer.as_mut().poll(cx)).await;
         self.in_flight = None;
         if let Ok(answer) = &answer {
-            self.inner.core.heard_from_acquire(answer, self.counts_from(), sent);
+            self.inner.core.heard_from_acquire(answer, self.counts_from(), sent.at);
         }
         let was_late = self.footprint.may_be_late;
         self.footprint.note(&answer);
@@ -88,7 +97,12 @@ impl<'a> Attempt<'a> {
 
     /// The moment from which a grant counts.
     pub(super) fn counts_from(&self) -> Instant {
-        self.not_before.unwrap_or_else(|| self.inner.core.now())
+        self.not_before.map_or_else(|| self.inner.core.now(), |sent| sent.at)
+    }
+
+    /// The fence that a grant must be above.
+    pub(super) fn mark(&self) -> Option<Fence> {
+        self.not_before.and_then(|sent| sent.mark)
     }
 
     /// Whether a try may arrive after everything else is done.
@@ -106,7 +120,7 @@ impl<'a> Attempt<'a> {
         let core = &self.inner.core;
         let ttl = self.request.ttl;
         let sent = core.now();
-        if sent.saturating_duration_since(self.counts_from()) + ttl.renew_after() <= ttl.as_duration() {
+        if ttl.is_fresh_after(sent.saturating_duration_since(self.counts_from())) {
             return Ok(());
         }
         let extend = core.backend.extend(&grant.lock_id, ttl);
@@ -116,14 +130,13 @@ impl<'a> Attempt<'a> {
         self.stray_extend = stray_before || answer.as_ref().is_err_and(Error::outcome_unknown);
         match answer? {
             Extend::Extended { expires_at } => {
-                self.not_before = Some(sent);
+                self.not_before = Some(Sent { at: sent, mark: self.mark() });
                 grant.expires_at = expires_at;
                 Ok(())
             }
             Extend::Absent(_) => {
                 self.not_before = None;
-                Err(Error::new(ErrorCode::NetworkTimeout, "the store answers more slowly than the lock lasts")
-                    .with_hint("use a longer ttl"))
+                Err(Error::slower_than_its_lock())
             }
         }
     }
@@ -147,7 +160,10 @@ impl Drop for Attempt<'_> {
         // runtime is gone, so is the answer.
         let mut footprint = self.footprint;
         let in_flight = match self.in_flight.take() {
-            Some(InFlight { answer, runtime: Some(runtime) }) => Some(runtime.spawn(answer)),
+            Some(InFlight { answer, runtime: Some(runtime) }) => Some(runtime.spawn(async move {
+                footprint.note(&answer.await);
+                footprint
+            })),
             Some(InFlight { runtime: None, .. }) => {
                 footprint = Footprint::UNKNOWN;
                 None
@@ -155,7 +171,7 @@ impl Drop for Attempt<'_> {
             None => None,
         };
         if in_flight.is_some() || !footprint.is_none() {
-            self.keeper.undo(&self.inner.core, Undo { request: self.request.clone(), in_flight, footprint });
+            self.keeper.undo(&self.inner.core, Undo { requests: vec![self.request.clone()], in_flight, footprint });
         }
     }
 }

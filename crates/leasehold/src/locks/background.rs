@@ -11,7 +11,7 @@ use super::releases::Pending;
 use super::undo::{Undo, release_late};
 use crate::backend::{Subscription, Topic};
 use crate::sync::lock;
-use crate::{Error, Key, Loss, Operation, Ttl};
+use crate::{Error, Key, LockId, Loss, Operation, Ttl};
 
 /// Something the keeper does for a caller, on its own runtime.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ pub(super) enum Job {
     Extend { hold: Arc<Hold>, ttl: Ttl, for_good: bool, done: oneshot::Sender<Result<Ownership, Error>> },
     /// Undo an acquire that nobody waits for any more.
     Undo { undo: Undo, token: TaskTrackerToken },
-    /// Subscribe to the releases of a key. The connection for that must not depend on a runtime
-    /// that may stand still while another one waits.
-    Subscribe { key: Key, done: oneshot::Sender<Result<Subscription, Error>> },
+    /// Subscribe to the releases of a key, or to the turn of a lock id in its line. The connection
+    /// for that must not depend on a runtime that may stand still while another one waits.
+    Subscribe { key: Key, turn_of: Option<LockId>, done: oneshot::Sender<Result<Subscription, Error>> },
 }
 
 /// A release that the keeper does.
@@ -58,15 +58,16 @@ impl Job {
                 tokio::spawn(async move {
                     let again = undo.run(&core).await;
                     core.releases.ended();
-                    if let Some(request) = again {
+                    for request in again {
                         core.precautions.spawn(release_late(core.clone(), request));
                     }
                     drop(token);
                 });
             }
-            Job::Subscribe { key, done } => {
+            Job::Subscribe { key, turn_of, done } => {
                 tokio::spawn(async move {
-                    let subscribe = core.backend.subscribe(Topic::Freed(&key));
+                    let topic = turn_of.as_ref().map_or(Topic::Freed(&key), |id| Topic::Turn(&key, id));
+                    let subscribe = core.backend.subscribe(topic);
                     let _ = done.send(core.within(core.call_timeout, Operation::Subscribe, subscribe).await);
                 });
             }

@@ -59,7 +59,9 @@ pub(super) struct Core {
     pub(super) settings: Settings,
     /// The longest that a call to the store may take.
     pub(super) call_timeout: Duration,
-    pub(super) queue: Queue,
+    pub(super) queue: Queue<Key>,
+    /// Those who want the same several keys at once.
+    pub(super) queue_of_several: Queue<Arc<[Key]>>,
     pub(super) high_water: HighWater,
     pub(super) store_clock: StoreClock,
     schedule: Mutex<Schedule>,
@@ -90,6 +92,7 @@ impl Core {
             backend,
             settings,
             queue: Queue::new(),
+            queue_of_several: Queue::new(),
             high_water: HighWater::new(),
             schedule: Mutex::default(),
             renewals: Renewals::default(),
@@ -206,7 +209,8 @@ impl Core {
         lock(&self.schedule).urgency()
     }
 
-    /// The hold of `key` through this handle, if its lease has not ended.
+    /// The exclusive hold of `key` through this handle, if its lease has not ended. Those who want
+    /// a key that is shared, or permits of it, have to ask the store and stand in line there.
     pub(super) fn held_here(&self, key: &Key) -> Option<Arc<Hold>> {
         let hold = lock(&self.schedule).of_key(key)?;
         hold.loss().is_none().then_some(hold)

@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Locks;
-use crate::backend::{ForceRelease, LookupBy, Record, Subscription, Topic};
-use crate::{Error, Fence, HashId, Holder, Key, ListRequest, LockId, Loss, Metadata, Operation, Timestamp};
+use crate::backend::{Inspected, LookupBy, Record, Subscription, Topic, Waiter};
+use crate::{Error, Fence, HashId, Holder, Key, ListRequest, LockId, Loss, Metadata, Mode, Operation, Timestamp};
 
 /// What is known of a held lock, safe to log: the key and the lock id only as hashes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,12 @@ pub struct LockInfo {
     pub holder: Option<Holder>,
     /// Notes stored with the lock.
     pub metadata: Metadata,
+    /// How it is held.
+    #[serde(default)]
+    pub mode: Mode,
+    /// The number of the permit, if it is one.
+    #[serde(default)]
+    pub slot: Option<u16>,
 }
 
 impl From<Record> for LockInfo {
@@ -34,8 +40,55 @@ impl From<Record> for LockInfo {
             expires_at: record.expires_at,
             holder: record.holder,
             metadata: record.metadata,
+            mode: record.mode,
+            slot: record.slot,
         }
     }
+}
+
+/// What is known of somebody who stands in line, safe to log: the key and the lock id only as
+/// hashes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WaiterInfo {
+    /// The hash of the key.
+    pub key_hash: HashId,
+    /// The hash of the id that the lock will have.
+    pub lock_id_hash: HashId,
+    /// How the lock is wanted.
+    pub mode: Mode,
+    /// Since when, by the store's clock.
+    pub since: Timestamp,
+    /// When the place is given up unless the waiter asks again, by the store's clock.
+    pub until: Timestamp,
+    /// Who waits, if a name was left.
+    pub holder: Option<Holder>,
+    /// Notes that will be stored with the lock.
+    pub metadata: Metadata,
+}
+
+impl From<Waiter> for WaiterInfo {
+    fn from(waiter: Waiter) -> Self {
+        Self {
+            key_hash: waiter.key.hash_id(),
+            lock_id_hash: waiter.lock_id.hash_id(),
+            mode: waiter.mode,
+            since: waiter.since,
+            until: waiter.until,
+            holder: waiter.holder,
+            metadata: waiter.metadata,
+        }
+    }
+}
+
+/// Who holds a key and who waits for it, as of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KeyInfo {
+    /// Who holds it, the oldest grant first.
+    pub holders: Vec<LockInfo>,
+    /// Who stands in line for it, the first in line first. Of a very long line only its beginning.
+    pub waiters: Vec<WaiterInfo>,
 }
 
 /// A held lock in a listing: with its key, because that is what a listing is for, but without the
@@ -48,12 +101,22 @@ pub struct Locked {
     /// Everything else.
     #[serde(flatten)]
     pub info: LockInfo,
+    /// How many stand in line for the key.
+    #[serde(default)]
+    pub waiting: u32,
 }
 
 impl Locked {
     /// What is known of the lock of `key`.
     pub fn new(key: Key, info: LockInfo) -> Self {
-        Self { key, info }
+        Self { key, info, waiting: 0 }
+    }
+
+    /// How many stand in line for the key.
+    #[must_use]
+    pub fn with_waiting(mut self, waiting: u32) -> Self {
+        self.waiting = waiting;
+        self
     }
 }
 
@@ -86,7 +149,7 @@ impl Locks {
         self.call(Operation::IsLocked, self.backend().is_locked(&key)).await
     }
 
-    /// The lock held on `key`, safe to log.
+    /// The lock held on `key`, safe to log: the oldest, if several hold it.
     ///
     /// # Errors
     ///
@@ -141,6 +204,64 @@ impl Locks {
         Ok(self.get_by_id_raw(id).await?.is_some())
     }
 
+    /// Who holds `key`, the oldest grant first: one, or several if they share it or have permits.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn holders<K>(&self, key: K) -> Result<Vec<LockInfo>, Error>
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        Ok(self.inspect(key).await?.holders)
+    }
+
+    /// Who stands in line for `key`, the first in line first.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn waiters<K>(&self, key: K) -> Result<Vec<WaiterInfo>, Error>
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        Ok(self.inspect(key).await?.waiters)
+    }
+
+    /// Who holds `key` and who stands in line for it.
+    ///
+    /// ```
+    /// # use leasehold::memory::Memory;
+    /// # use leasehold::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let locks = Locks::new(Memory::new());
+    /// let _one = locks.shared("catalogue").acquire().await?;
+    /// let _another = locks.shared("catalogue").acquire().await?;
+    /// let found = locks.inspect("catalogue").await?;
+    /// assert_eq!((found.holders.len(), found.waiters.len()), (2, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn inspect<K>(&self, key: K) -> Result<KeyInfo, Error>
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        let key = key.try_into().map_err(Into::into)?;
+        let Inspected { holders, waiters } = self.call(Operation::Lookup, self.backend().inspect(&key)).await?;
+        Ok(KeyInfo {
+            holders: holders.into_iter().map(LockInfo::from).collect(),
+            waiters: waiters.into_iter().map(WaiterInfo::from).collect(),
+        })
+    }
+
     /// One page of the held locks whose key starts with a prefix: text, or a [`ListRequest`] for
     /// more than the first page.
     ///
@@ -163,7 +284,11 @@ impl Locks {
     /// The store's error.
     pub async fn list(&self, request: impl Into<ListRequest>) -> Result<LocksPage, Error> {
         let page = self.call(Operation::List, self.backend().list(&request.into())).await?;
-        let locked = |record: Record| Locked::new(record.key.clone(), record.into());
+        let waiting = |key: &Key| page.waiting.get(key).copied().unwrap_or_default();
+        let locked = |record: Record| {
+            let (key, waiting) = (record.key.clone(), waiting(&record.key));
+            Locked::new(key, record.into()).with_waiting(waiting)
+        };
         Ok(LocksPage { locks: page.records.into_iter().map(locked).collect(), next: page.next })
     }
 
@@ -191,29 +316,42 @@ impl Locks {
         self.call(Operation::Lookup, self.backend().now()).await
     }
 
-    /// Ends whatever lock is held on `key`, and tells which it was. For operators: the holder is
-    /// told, but may go on working for a moment, and only a check of the fence protects against
+    /// Ends whatever locks are held on `key`, and tells which they were. For operators: the holders
+    /// are told, but may go on working for a moment, and only a check of the fence protects against
     /// that.
     ///
     /// # Errors
     ///
     /// The store's error.
-    pub async fn force_release<K>(&self, key: K) -> Result<Option<LockInfo>, Error>
+    pub async fn force_release<K>(&self, key: K) -> Result<Vec<LockInfo>, Error>
     where
         K: TryInto<Key>,
         K::Error: Into<Error>,
     {
-        let key = key.try_into().map_err(Into::into)?;
-        let answer = self.call(Operation::ForceRelease, self.backend().force_release(&key)).await?;
+        self.end(key.try_into().map_err(Into::into)?, None).await
+    }
+
+    /// Ends the lock of one grant, and tells which it was, if it is still held: whoever was seen
+    /// with this fence, and nobody who came later or holds the key as well.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn force_release_grant<K>(&self, key: K, fence: Fence) -> Result<Option<LockInfo>, Error>
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        Ok(self.end(key.try_into().map_err(Into::into)?, Some(fence)).await?.pop())
+    }
+
+    async fn end(&self, key: Key, only: Option<Fence>) -> Result<Vec<LockInfo>, Error> {
+        let ended = self.call(Operation::ForceRelease, self.backend().force_release(&key, only)).await?;
         let core = &self.inner.core;
-        let ended = match answer {
-            ForceRelease::Released(record) => {
-                core.taken(&key, record.fence, Loss::ForceReleased);
-                Some(record.into())
-            }
-            ForceRelease::Absent => None,
-        };
+        for record in &ended {
+            core.taken(&key, record.fence, Loss::ForceReleased);
+        }
         core.queue.wake(&key);
-        Ok(ended)
+        Ok(ended.into_iter().map(LockInfo::from).collect())
     }
 }

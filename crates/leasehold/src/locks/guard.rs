@@ -91,7 +91,7 @@ impl Guard {
                 _ => unfinished.finished(),
             }
             if let (Some(request), Ok(keeper)) = (&hold.late, locks.keeper()) {
-                let undo = Undo { request: request.clone(), in_flight: None, footprint: Footprint::LATE };
+                let undo = Undo { requests: vec![request.clone()], in_flight: None, footprint: Footprint::LATE };
                 keeper.undo(core, undo);
             }
         }

@@ -20,24 +20,32 @@ impl HighWater {
         Self(Mutex::new(LruCache::new(REMEMBERED_KEYS)))
     }
 
-    /// Takes note of a new grant's fence.
-    pub(super) fn check(&self, key: &Key, fence: Fence) -> Result<(), Error> {
+    /// The highest fence seen so far. A grant that is asked for from now on has a higher one.
+    ///
+    /// It must be read before the request is sent: two grants of one key may be answered in the
+    /// other order.
+    pub(super) fn mark(&self, key: &Key) -> Option<Fence> {
+        lock(&self.0).peek(key).copied()
+    }
+
+    /// Takes note of a new grant's fence, which was asked for when the highest one was `mark`.
+    /// Tells whether it is the highest now: if not, whoever has a higher one may have taken the
+    /// lock from it.
+    pub(super) fn check(&self, key: &Key, mark: Option<Fence>, fence: Fence) -> Result<bool, Error> {
+        if let Some(highest) = mark.filter(|mark| fence <= *mark) {
+            return Err(Error::new(
+                ErrorCode::Internal,
+                format!("the store granted fence {fence} after it had granted {highest}"),
+            )
+            .with_hint("the store lost data or its clock went back; locks on it are not safe until that is mended"));
+        }
         let mut seen = lock(&self.0);
         if let Some(highest) = seen.get_mut(key) {
-            if fence <= *highest {
-                return Err(Error::new(
-                    ErrorCode::Internal,
-                    format!("the store granted fence {fence} after it had granted {highest}"),
-                )
-                .with_hint(
-                    "the store lost data or its clock went back; locks on it are not safe until that is mended",
-                ));
-            }
-            *highest = fence;
-        } else {
-            seen.put(key.clone(), fence);
+            *highest = fence.max(*highest);
+            return Ok(*highest == fence);
         }
-        Ok(())
+        seen.put(key.clone(), fence);
+        Ok(true)
     }
 }
 
@@ -45,24 +53,47 @@ impl HighWater {
 mod tests {
     use super::*;
 
+    fn key(name: &str) -> Key {
+        Key::new(name).unwrap()
+    }
+
+    fn fence(number: u64) -> Fence {
+        Fence::new(number).unwrap()
+    }
+
+    /// A grant that is answered before anything else is asked for.
+    fn grant(seen: &HighWater, name: &str, number: u64) -> Result<bool, Error> {
+        let key = key(name);
+        seen.check(&key, seen.mark(&key), fence(number))
+    }
+
     #[test]
     fn a_fence_that_is_not_higher_is_refused_and_others_pass() {
         let seen = HighWater::new();
-        let (a, b) = (Key::new("a").unwrap(), Key::new("b").unwrap());
-        let fence = |n| Fence::new(n).unwrap();
-        seen.check(&a, fence(5)).unwrap();
-        seen.check(&b, fence(1)).unwrap();
-        seen.check(&a, fence(6)).unwrap();
-        assert_eq!(seen.check(&a, fence(6)).unwrap_err().code(), ErrorCode::Internal);
-        assert_eq!(seen.check(&a, fence(2)).unwrap_err().code(), ErrorCode::Internal);
-        seen.check(&a, fence(7)).unwrap();
+        grant(&seen, "a", 5).unwrap();
+        grant(&seen, "b", 1).unwrap();
+        grant(&seen, "a", 6).unwrap();
+        assert_eq!(grant(&seen, "a", 6).unwrap_err().code(), ErrorCode::Internal);
+        assert_eq!(grant(&seen, "a", 2).unwrap_err().code(), ErrorCode::Internal);
+        grant(&seen, "a", 7).unwrap();
+    }
+
+    #[test]
+    fn grants_that_were_asked_for_together_may_be_answered_in_any_order() {
+        let seen = HighWater::new();
+        grant(&seen, "a", 5).unwrap();
+        let mark = seen.mark(&key("a"));
+        assert!(seen.check(&key("a"), mark, fence(8)).unwrap());
+        assert!(!seen.check(&key("a"), mark, fence(7)).unwrap(), "somebody was granted the lock after it");
+        assert_eq!(seen.check(&key("a"), mark, fence(5)).unwrap_err().code(), ErrorCode::Internal);
+        assert_eq!(grant(&seen, "a", 8).unwrap_err().code(), ErrorCode::Internal, "8 stays the highest");
     }
 
     #[test]
     fn memory_is_bounded() {
         let seen = HighWater::new();
         for n in 0..10_000u64 {
-            seen.check(&Key::new(&format!("key-{n}")).unwrap(), Fence::new(n + 1).unwrap()).unwrap();
+            grant(&seen, &format!("key-{n}"), n + 1).unwrap();
         }
         assert_eq!(lock(&seen.0).len(), REMEMBERED_KEYS.get());
     }

@@ -8,7 +8,7 @@ use crate::backend::AcquireRequest;
 use crate::clock::Clock;
 use crate::process::Process;
 use crate::sync::lock;
-use crate::{Contention, Fence, Grant, Holder, Key, LockId, Loss, Timestamp, Ttl};
+use crate::{Contention, Fence, Grant, Holder, Key, LockId, Loss, Mode, Timestamp, Ttl};
 
 /// What the guards, the keeper and the handle know of one granted lock.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Hold {
     pub(super) lock_id: LockId,
     pub(super) fence: Fence,
     pub(super) acquired_at: Timestamp,
+    pub(super) mode: Mode,
+    pub(super) slot: Option<u16>,
     pub(super) heartbeat: bool,
     /// When the grant reached us, for the metrics.
     pub(super) granted: Instant,
@@ -94,6 +96,7 @@ pub(super) struct Terms {
     pub(super) key: Key,
     pub(super) holder: Holder,
     pub(super) ttl: Ttl,
+    pub(super) mode: Mode,
     pub(super) heartbeat: bool,
     pub(super) max_hold: Option<Duration>,
     /// When the request that was granted was sent.
@@ -113,6 +116,8 @@ impl Hold {
             lock_id: grant.lock_id,
             fence: grant.fence,
             acquired_at: grant.acquired_at,
+            mode: terms.mode,
+            slot: grant.slot,
             heartbeat: terms.heartbeat,
             granted: clock.instant(),
             hold_until,
@@ -183,12 +188,8 @@ impl Hold {
     }
 
     pub(super) fn grant(&self) -> Grant {
-        Grant {
-            lock_id: self.lock_id,
-            fence: self.fence,
-            acquired_at: self.acquired_at,
-            expires_at: lock(&self.state).expires_at,
-        }
+        let expires_at = lock(&self.state).expires_at;
+        Grant::new(self.lock_id, self.fence, self.acquired_at, expires_at).with_slot(self.slot)
     }
 
     /// What the store would say to somebody else who wants the lock now.
@@ -196,7 +197,9 @@ impl Hold {
         let held_for = self.clock.instant().saturating_duration_since(self.granted);
         let now = self.acquired_at + held_for;
         let expires_at = lock(&self.state).expires_at;
-        Contention::new(Some(self.holder.clone()), self.acquired_at, expires_at, now).with_fence(Some(self.fence))
+        Contention::new(Some(self.holder.clone()), self.acquired_at, expires_at, now)
+            .with_fence(Some(self.fence))
+            .with_mode(self.mode)
     }
 
     /// How it was lost, also if the deadline has passed without anybody having noticed yet.

@@ -10,7 +10,7 @@ use super::hold::Hold;
 use super::ownership::Ownership;
 use super::undo::Undo;
 use crate::backend::{Event, Subscription, Topic};
-use crate::{Error, ErrorCode, Key, Operation, Ttl};
+use crate::{Error, ErrorCode, Key, LockId, Operation, Ttl};
 
 /// The pause before a lost subscription is made again.
 const RESUBSCRIBE: Duration = Duration::from_secs(1);
@@ -77,9 +77,14 @@ impl Keeper {
         let _ = self.jobs.send(Job::Undo { undo, token: core.background.token() });
     }
 
-    /// Subscribes to the releases of `key`, with the keeper's connection.
-    pub(super) fn subscribe(&self, key: Key) -> oneshot::Receiver<Result<Subscription, Error>> {
-        self.send(|done| Job::Subscribe { key, done })
+    /// Subscribes to the releases of `key`, or to the turn of a lock id in its line, with the
+    /// keeper's connection.
+    pub(super) fn subscribe(
+        &self,
+        key: Key,
+        turn_of: Option<LockId>,
+    ) -> oneshot::Receiver<Result<Subscription, Error>> {
+        self.send(|done| Job::Subscribe { key, turn_of, done })
     }
 
     fn send<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> oneshot::Receiver<T> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Inner;
 use super::hold::Hold;
 use super::ownership::Ownership;
-use crate::{Error, ErrorCode, Fence, Key, LockId, Loss, TIME_TOLERANCE, Timestamp, Ttl};
+use crate::{Error, ErrorCode, Fence, Key, LockId, Loss, Mode, TIME_TOLERANCE, Timestamp, Ttl};
 
 /// Whether a lock is still ours, as far as this process can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,6 +46,16 @@ impl Lease {
     /// The number of this grant, for the protected resource to check. See [`Fence`].
     pub fn fence(&self) -> Fence {
         self.hold.fence
+    }
+
+    /// How the lock is held.
+    pub fn mode(&self) -> Mode {
+        self.hold.mode
+    }
+
+    /// The number of the permit, from 0, if it is one: see [`Locks::permit`](crate::Locks::permit).
+    pub fn slot(&self) -> Option<u16> {
+        self.hold.slot
     }
 
     /// The id of this lock. Whoever has it can extend and release the lock.

@@ -1,7 +1,9 @@
 //! The lock above the stores: waiting, guards, heartbeats.
 
 mod acquire;
+mod acquire_all;
 mod attempt;
+mod attempt_all;
 mod background;
 mod best_effort;
 mod builder;
@@ -13,10 +15,12 @@ mod examine_times;
 mod extend;
 mod footprint;
 mod guard;
+mod guards;
 mod high_water;
 mod hold;
 mod keeper;
 mod lease;
+mod lock_all;
 mod lookups;
 mod metrics;
 mod owner;
@@ -33,14 +37,18 @@ mod shutdown;
 mod store_clock;
 mod stuck;
 mod undo;
+mod waiting;
 
+use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, OnceLock};
 
 pub use best_effort::{BestEffort, Outcome};
 pub use builder::LocksBuilder;
-pub use diagnostics::{LockInfo, Locked, LocksPage};
+pub use diagnostics::{KeyInfo, LockInfo, Locked, LocksPage, WaiterInfo};
 pub use guard::Guard;
+pub use guards::Guards;
 pub use lease::{Lease, LockState};
+pub use lock_all::LockAllRequest;
 pub use owner::Owner;
 pub use request::LockRequest;
 pub use retry::{Backoff, Jitter, Retry};
@@ -51,7 +59,7 @@ use self::keeper::Keeper;
 use self::ownership::Ownership;
 use crate::backend::{Backend, Extend, Release};
 use crate::sync::lock;
-use crate::{Error, Holder, Key, LockId, Operation, Ttl};
+use crate::{Error, Holder, Key, LockId, Mode, Operation, Ttl};
 
 /// A handle on a store of locks. Clones are the same handle.
 ///
@@ -144,7 +152,83 @@ impl Locks {
         K: TryInto<Key>,
         K::Error: Into<Error>,
     {
-        LockRequest::new(self.inner.clone(), key.try_into().map_err(Into::into))
+        self.request(key, Ok(Mode::Exclusive))
+    }
+
+    /// Starts a request to share `key` with others who want to share it: a reader. Those who want
+    /// it [exclusively](Locks::exclusive) are kept out, and it is kept out by them. All of them
+    /// stand in one line, so that neither readers nor writers starve.
+    ///
+    /// Its [fence](Lease::fence) is in order with those of the writers: a resource that has seen a
+    /// writer with a higher one can refuse a reader that overstayed.
+    ///
+    /// ```
+    /// # use leasehold::memory::Memory;
+    /// # use leasehold::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let locks = Locks::new(Memory::new());
+    /// let one = locks.shared("catalogue").acquire().await?;
+    /// let another = locks.shared("catalogue").acquire().await?;
+    /// assert!(locks.exclusive("catalogue").try_acquire().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shared<K>(&self, key: K) -> LockRequest
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        self.request(key, Ok(Mode::Shared))
+    }
+
+    /// The same as [`lock`](Locks::lock), where others [share](Locks::shared) the key: a writer.
+    pub fn exclusive<K>(&self, key: K) -> LockRequest
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        self.lock(key)
+    }
+
+    /// Starts a request for one of `of` permits of `key`: at most so many hold one at a time. Each
+    /// has a [slot](Lease::slot), the lowest that is free.
+    ///
+    /// The number is not stored: change it whenever you like. While old and new programs are
+    /// running, each keeps to its own. An exclusive request for the key waits until all permits are
+    /// back.
+    ///
+    /// A slot is an exclusive lock of its own. Let the protected resource remember the highest
+    /// [fence](Lease::fence) for each slot.
+    ///
+    /// ```
+    /// # use leasehold::memory::Memory;
+    /// # use leasehold::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let locks = Locks::new(Memory::new());
+    /// let first = locks.permit("gpu", 2).acquire().await?;
+    /// let second = locks.permit("gpu", 2).acquire().await?;
+    /// assert_eq!((first.slot(), second.slot()), (Some(0), Some(1)));
+    /// assert!(locks.permit("gpu", 2).try_acquire().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn permit<K>(&self, key: K, of: u16) -> LockRequest
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        let none = || Error::invalid("nobody can have one of zero permits");
+        self.request(key, NonZeroU16::new(of).map(|of| Mode::Permit { of }).ok_or_else(none))
+    }
+
+    fn request<K>(&self, key: K, mode: Result<Mode, Error>) -> LockRequest
+    where
+        K: TryInto<Key>,
+        K::Error: Into<Error>,
+    {
+        LockRequest::new(self.inner.clone(), key.try_into().map_err(Into::into), mode)
     }
 
     /// The store below.

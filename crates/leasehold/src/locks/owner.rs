@@ -39,10 +39,13 @@ pub struct Owner(Arc<Flow>);
 
 #[derive(Default)]
 struct Flow {
-    held: Mutex<HashMap<(HandleId, Key), Weak<Hold>>>,
+    held: Mutex<HashMap<(HandleId, Key), Holds>>,
     /// Something was added to `held`.
     got: Notify,
 }
+
+/// Readers and permits of one key may be several.
+type Holds = Vec<Weak<Hold>>;
 
 /// Tells `Locks` handles apart, by address: an owner may be used with several stores.
 type HandleId = usize;
@@ -55,8 +58,8 @@ impl Owner {
 
     /// The lease this owner holds on `key` through `locks`, entered once more.
     pub(super) fn reenter(&self, locks: &Arc<Inner>, key: &Key) -> Option<Arc<Hold>> {
-        let hold = lock(&self.0.held).get(&(handle_id(locks), key.clone()))?.upgrade()?;
-        hold.enter().then_some(hold)
+        let held = lock(&self.0.held);
+        held.get(&(handle_id(locks), key.clone()))?.iter().filter_map(Weak::upgrade).find(|hold| hold.enter())
     }
 
     /// Waits until another task of this owner has the lock of `key`, and enters it.
@@ -73,8 +76,11 @@ impl Owner {
 
     pub(super) fn remember(&self, locks: &Arc<Inner>, hold: &Arc<Hold>) {
         let mut held = lock(&self.0.held);
-        held.retain(|_, hold| hold.strong_count() > 0);
-        held.insert((handle_id(locks), hold.key.clone()), Arc::downgrade(hold));
+        held.retain(|_, holds| {
+            holds.retain(|hold| hold.strong_count() > 0);
+            !holds.is_empty()
+        });
+        held.entry((handle_id(locks), hold.key.clone())).or_default().push(Arc::downgrade(hold));
         drop(held);
         self.0.got.notify_waiters();
     }

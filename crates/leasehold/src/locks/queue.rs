@@ -1,25 +1,25 @@
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::Key;
 use crate::sync::lock;
 
 const SHARDS: usize = 16;
 
-/// The lines in which the tasks of this process wait, one for each runtime and key that somebody
-/// wants now: only the first in line deals with the store, the others follow in the order of their
-/// arrival. Runtimes do not wait for each other, because one of them may stand still.
+/// The lines in which the tasks of this process wait, one for each runtime and key, or set of keys,
+/// that somebody wants now: only the first in line deals with the store, the others follow in the
+/// order of their arrival. Runtimes do not wait for each other, because one of them may stand
+/// still.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct Queue<K> {
     hasher: RandomState,
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Mutex<Shard<K>>; SHARDS],
 }
 
-type Shard = HashMap<Key, HashMap<Option<Id>, Arc<KeyQueue>>>;
+type Shard<K> = HashMap<K, HashMap<Option<Id>, Arc<KeyQueue>>>;
 
 #[derive(Debug)]
 struct KeyQueue {
@@ -30,7 +30,7 @@ struct KeyQueue {
     freed: Notify,
 }
 
-impl Queue {
+impl<K: Hash + Eq + Clone> Queue<K> {
     pub(super) fn new() -> Self {
         Self { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
@@ -38,7 +38,7 @@ impl Queue {
     /// Waits for the first place in the line for `key`.
     ///
     /// Cancel-safe: a task that stops waiting leaves the line.
-    pub(super) async fn enter(&self, key: &Key) -> Turn<'_> {
+    pub(super) async fn enter(&self, key: &K) -> Turn<'_, K> {
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
         let line = self.shard(key).entry(key.clone()).or_default().entry(runtime).or_insert_with(KeyQueue::new).clone();
         let mut turn = Turn { queue: self, key: key.clone(), runtime, line: Some(line), first: false };
@@ -52,13 +52,13 @@ impl Queue {
     }
 
     /// Wakes the first in line for `key`, if there is one: the lock may be free.
-    pub(super) fn wake(&self, key: &Key) {
+    pub(super) fn wake(&self, key: &K) {
         for line in self.shard(key).get(key).into_iter().flat_map(HashMap::values) {
             line.freed.notify_one();
         }
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K>> {
         // The remainder is below the number of shards.
         #[allow(clippy::cast_possible_truncation)]
         let shard = (self.hasher.hash_one(key) % SHARDS as u64) as usize;
@@ -73,16 +73,16 @@ impl KeyQueue {
 }
 
 /// A place in a line. Dropping it lets the next one move up.
-pub(super) struct Turn<'a> {
-    queue: &'a Queue,
-    key: Key,
+pub(super) struct Turn<'a, K: Hash + Eq + Clone> {
+    queue: &'a Queue<K>,
+    key: K,
     runtime: Option<Id>,
     /// There until it is dropped.
     line: Option<Arc<KeyQueue>>,
     first: bool,
 }
 
-impl Turn<'_> {
+impl<K: Hash + Eq + Clone> Turn<'_, K> {
     /// The lock was released in this process since the last time this was awaited.
     pub(super) async fn freed(&self) {
         if let Some(line) = &self.line {
@@ -91,7 +91,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl<K: Hash + Eq + Clone> Drop for Turn<'_, K> {
     fn drop(&mut self) {
         let mut shard = self.queue.shard(&self.key);
         let Some(line) = self.line.take() else { return };
@@ -116,6 +116,7 @@ impl Drop for Turn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Key;
 
     fn key() -> Key {
         Key::new("queue").unwrap()

@@ -13,7 +13,7 @@ use super::guard::Guard;
 use super::lease::Lease;
 use super::owner::Owner;
 use super::retry::{Retry, Wait};
-use crate::backend::AcquireRequest;
+use crate::backend::{AcquireRequest, Line, Mode};
 use crate::{Contention, Error, Holder, Key, LockId, Metadata, Steal, Ttl};
 
 /// A request for one lock, made by [`Locks::lock`](crate::Locks::lock): set what differs from the
@@ -38,17 +38,31 @@ pub struct LockRequest {
     max_hold: Option<Duration>,
     wait: Wait,
     retry: Retry,
-    cancel: Option<CancellationToken>,
+    pub(super) cancel: Option<CancellationToken>,
     owner: Option<Owner>,
     on_contention: Option<OnContention>,
+    mode: Mode,
+    fair: Option<bool>,
+    fair_lease: Ttl,
+}
+
+/// Whether a request will ask the store once or until it is granted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    Once,
+    UntilGranted,
 }
 
 impl LockRequest {
-    pub(super) fn new(locks: Arc<Inner>, key: Result<Key, Error>) -> Self {
+    pub(super) fn new(locks: Arc<Inner>, key: Result<Key, Error>, mode: Result<Mode, Error>) -> Self {
+        let (mode, wrong) = mode.map_or_else(|error| (Mode::default(), Some(error)), |mode| (mode, None));
         Self {
             locks,
             key,
-            wrong: None,
+            mode,
+            fair: None,
+            fair_lease: Ttl::nearest(Line::DEFAULT_LEASE),
+            wrong,
             ttl: Ttl::default(),
             holder: None,
             metadata: Metadata::default(),
@@ -161,12 +175,43 @@ impl LockRequest {
         self
     }
 
+    /// Passes those who wait for the lock, and does not stand in line: whoever asks at the right
+    /// moment gets it. A waiter may then be overtaken for as long as others are quicker.
+    ///
+    /// By default whoever waits stands in line, over all processes (but see
+    /// [`fair`](LockRequest::fair)), and whoever tries passes nobody in it. Of the tasks of one
+    /// handle, the first that waits for a key stands in the line for all.
+    pub fn unfair(mut self) -> Self {
+        self.fair = Some(false);
+        self
+    }
+
+    /// Stands in line while it waits, also where that is not the default because it costs so much:
+    /// in Firestore, where those who wait for one key write one document all the time.
+    pub fn fair(mut self) -> Self {
+        self.fair = Some(true);
+        self
+    }
+
+    /// How long a waiter that was killed keeps its place in line, 9 seconds by default: whoever is
+    /// behind it waits for that long at most. A waiter asks the store three times in this time.
+    pub fn fair_lease<T>(mut self, lease: T) -> Self
+    where
+        T: TryInto<Ttl>,
+        T::Error: Into<Error>,
+    {
+        if let Some(lease) = self.checked(lease.try_into()) {
+            self.fair_lease = lease;
+        }
+        self
+    }
+
     /// If the lock cannot be had in time, go on without it: see [`BestEffort`].
     pub fn best_effort(self) -> BestEffort {
         BestEffort::new(self)
     }
 
-    /// Tries once, and returns `None` if somebody else holds the lock.
+    /// Tries once, and returns `None` if somebody else holds the lock, or waits for it.
     ///
     /// ```
     /// # use leasehold::memory::Memory;
@@ -196,7 +241,7 @@ impl LockRequest {
     /// As [`try_acquire`](LockRequest::try_acquire). That the lock is held is not an error but the
     /// inner `Err`.
     pub async fn try_acquire_or_see(self) -> Result<Result<Guard, Contention>, Error> {
-        let plan = self.plan()?;
+        let plan = self.plan(Asks::Once)?;
         let span = tracing::debug_span!("try_acquire", key = %plan.request.key.hash_id());
         plan.try_once().instrument(span).await
     }
@@ -228,11 +273,11 @@ impl LockRequest {
     /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument);
     /// [`Aborted`](crate::ErrorCode::Aborted).
     pub async fn acquire(self) -> Result<Guard, Error> {
-        if matches!(self.wait, Wait::AtMost(Duration::ZERO)) {
+        if self.waits_for_nobody() {
             let seen = self.try_acquire_or_see().await?;
             return seen.map_err(|contention| Error::acquisition_timeout(Duration::ZERO, Some(contention)));
         }
-        let plan = self.plan()?;
+        let plan = self.plan(Asks::UntilGranted)?;
         let span = tracing::debug_span!("acquire", key = %plan.request.key.hash_id());
         plan.acquire().instrument(span).await
     }
@@ -317,6 +362,26 @@ impl LockRequest {
         self.run(work).await?
     }
 
+    pub(super) fn waits_for_nobody(&self) -> bool {
+        matches!(self.wait, Wait::AtMost(Duration::ZERO))
+    }
+
+    /// What to do about the line: stores without lines know only requests that ignore it.
+    fn line(&self, asks: Asks) -> Result<Line, Error> {
+        let found = self.locks.core.backend.capabilities();
+        if !found.lines {
+            let plain = self.mode == Mode::Exclusive;
+            let refused = || Error::invalid("this store has neither shared locks nor permits");
+            return if plain { Ok(Line::Ignore) } else { Err(refused()) };
+        }
+        Ok(match (asks, self.fair) {
+            (_, Some(false)) => Line::Ignore,
+            (Asks::Once, _) => Line::Heed,
+            (Asks::UntilGranted, None) if found.costly_lines => Line::Ignore,
+            (Asks::UntilGranted, _) => Line::Join { lease: self.fair_lease },
+        })
+    }
+
     fn checked<T, E: Into<Error>>(&mut self, value: Result<T, E>) -> Option<T> {
         match value {
             Ok(value) => Some(value),
@@ -327,8 +392,9 @@ impl LockRequest {
         }
     }
 
-    fn plan(self) -> Result<Plan, Error> {
+    pub(super) fn plan(self, asks: Asks) -> Result<Plan, Error> {
         self.locks.core.process.check()?;
+        let line = self.line(asks)?;
         let key = self.key?;
         if let Some(error) = self.wrong {
             return Err(error);
@@ -344,6 +410,8 @@ impl LockRequest {
             holder: self.holder.map_or_else(|| self.locks.holder.clone(), Ok)?,
             metadata: self.metadata,
             steal: self.steal,
+            mode: self.mode,
+            line,
         };
         Ok(Plan {
             inner: self.locks,

@@ -16,7 +16,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct Retry {
     /// The most times to try again because a delay passed; tries caused by a wake-up are not
-    /// counted. 10 by default.
+    /// counted, nor those that keep a place in line. 10 by default.
     pub max_retries: u32,
     /// The delay before the first retry. 100 ms by default.
     pub delay: Duration,

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use super::hold::Hold;
 use crate::backend::MOST_AT_ONCE;
-use crate::{Fence, Key, LockId};
+use crate::{Fence, Key, LockId, Mode};
 
 /// All the locks this handle holds, when each needs the keeper next, and which of them wait for
 /// their renewal to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     holds: HashMap<LockId, Entry>,
+    /// Of exclusive locks: others may have many holds of one key.
     keys: HashMap<Key, LockId>,
     by_due: BTreeSet<(Instant, LockId)>,
     /// The holds whose renewal is due: by the magnitude of their ttl, the most urgent first. One
@@ -54,7 +55,9 @@ impl Schedule {
                 self.unlist(&id, before, renewal);
             }
             None => {
-                self.keys.insert(hold.key.clone(), id);
+                if hold.mode == Mode::Exclusive {
+                    self.keys.insert(hold.key.clone(), id);
+                }
                 self.holds.insert(id, Entry { hold, due: Some(due), renewal: None });
             }
         }
@@ -140,7 +143,7 @@ impl Schedule {
         self.holds.get(id).map(|entry| entry.hold.clone())
     }
 
-    /// The newest hold of `key`.
+    /// The newest exclusive hold of `key`.
     pub(super) fn of_key(&self, key: &Key) -> Option<Arc<Hold>> {
         self.get(self.keys.get(key)?)
     }

@@ -30,11 +30,15 @@ impl StuckGrant {
         (now.saturating_duration_since(since) > self.limit?).then_some(fence)
     }
 
-    /// How long until the lock may be stolen at the latest, by one of the two clocks.
+    /// How long until the lock may be stolen at the latest, by one of the two clocks, as far as
+    /// that is known.
     pub(super) fn stealable_in(&self, contention: &Contention, now: Instant) -> Duration {
         let Some(limit) = self.limit else { return Duration::MAX };
         let seen_for = self.seen.map_or(Duration::ZERO, |(_, since)| now.saturating_duration_since(since));
-        limit.saturating_sub(contention.held_for().max(seen_for))
+        let left = limit.saturating_sub(contention.held_for().max(seen_for));
+        // We were refused although the oldest may be taken: others are in the way as well, or the
+        // lock is kept for the first in line.
+        if left.is_zero() && contention.holders != 1 { Duration::MAX } else { left }
     }
 }
 
@@ -68,6 +72,22 @@ mod tests {
         assert_eq!(see(123, None), (None, 60), "nobody knows which grant");
         assert_eq!(see(300, None), (None, 60));
         assert_eq!(see(301, Some(2)), (None, 60));
+    }
+
+    #[test]
+    fn who_cannot_take_the_oldest_alone_does_not_ask_for_it_without_end() {
+        let stuck = StuckGrant::new(Steal::NEVER.with_held_longer_than(LIMIT));
+        let at = Timestamp::from_millis(1_700_000_000_000);
+        let left = |held: u64, holders| {
+            let now = at + Duration::from_secs(held);
+            let seen = Contention::new(None, at, at + LIMIT * 2, now).with_holders(holders);
+            stuck.stealable_in(&seen, Instant::now())
+        };
+        assert_eq!(left(50, 1), Duration::from_secs(10));
+        assert_eq!(left(50, 2), Duration::from_secs(10), "one of them may be enough");
+        assert_eq!(left(61, 1), Duration::ZERO);
+        assert_eq!(left(61, 2), Duration::MAX);
+        assert_eq!(left(61, 0), Duration::MAX);
     }
 
     #[test]

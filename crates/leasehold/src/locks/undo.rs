@@ -1,3 +1,4 @@
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,30 +9,31 @@ use super::core::Core;
 use super::footprint::Footprint;
 use super::releases::Pending;
 use crate::Error;
-use crate::backend::{Acquire, AcquireRequest};
+use crate::backend::{AcquireRequest, all};
+
+type BoxedRelease<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
 /// An acquire that nobody waits for any more, to be undone.
 #[derive(Debug)]
 pub(super) struct Undo {
-    pub(super) request: Arc<AcquireRequest>,
-    /// The try whose answer was not waited for, on the runtime on which it was sent.
-    pub(super) in_flight: Option<JoinHandle<Result<Acquire, Error>>>,
+    /// One, or all that were sent together.
+    pub(super) requests: Vec<Arc<AcquireRequest>>,
+    /// What comes of the try whose answer was not waited for, on the runtime on which it was sent.
+    pub(super) in_flight: Option<JoinHandle<Footprint>>,
+    /// What came of those before.
     pub(super) footprint: Footprint,
 }
 
 impl Undo {
-    /// Waits for the answer that is still due, and gives back what was granted. Returns the request
-    /// if a try of it may yet arrive.
-    pub(super) async fn run(mut self, core: &Arc<Core>) -> Option<Arc<AcquireRequest>> {
+    /// Waits for the answer that is still due, and gives back what was granted. Returns the
+    /// requests if a try of them may yet arrive.
+    pub(super) async fn run(mut self, core: &Arc<Core>) -> Vec<Arc<AcquireRequest>> {
         if let Some(mut answer) = self.in_flight {
             // The runtime that should wait for the answer may be idle, blocked or gone, so it gets
             // no more than a call's time.
             tokio::select! {
                 biased;
-                answer = &mut answer => match answer {
-                    Ok(answer) => self.footprint.note(&answer),
-                    Err(_) => self.footprint = Footprint::UNKNOWN,
-                },
+                outcome = &mut answer => self.footprint = outcome.unwrap_or(Footprint::UNKNOWN),
                 () = core.sleep(core.call_timeout) => {
                     answer.abort();
                     self.footprint = Footprint::UNKNOWN;
@@ -42,13 +44,17 @@ impl Undo {
                 }
             }
         }
-        if self.footprint.may_hold {
-            let request = &self.request;
-            if let Err(error) = release(core, request, core.worth_trying(request.ttl)).await {
-                core.reports.add(&request.key, &request.lock_id, error);
+        if self.footprint.is_there() {
+            let releases = self.requests.iter().map(|request| -> BoxedRelease<'_> {
+                Box::pin(release(core, request, core.worth_trying(request.ttl)))
+            });
+            for (request, released) in self.requests.iter().zip(all(releases.collect()).await) {
+                if let Err(error) = released {
+                    core.reports.add(&request.key, &request.lock_id, error);
+                }
             }
         }
-        self.footprint.may_be_late.then_some(self.request)
+        if self.footprint.may_be_late { self.requests } else { Vec::new() }
     }
 }
 

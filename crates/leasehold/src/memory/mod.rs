@@ -1,6 +1,8 @@
 //! The store inside this process.
 
 mod driver;
+mod entry;
+mod readers;
 mod store;
 mod sweep;
 
@@ -10,12 +12,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::backend::{
-    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
-    Release, Subscription, TimeAuthority, Topic,
+    Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, ListRequest, LookupBy,
+    Record, Release, Subscription, TimeAuthority, Topic,
 };
 use crate::clock::Clock;
 use crate::testing::ManualClock;
-use crate::{Error, Key, LockId, Timestamp, Ttl};
+use crate::{Error, Fence, Key, LockId, Timestamp, Ttl};
 pub(crate) use driver::Driver;
 use store::Store;
 
@@ -98,6 +100,10 @@ impl Backend for Memory {
         self.store.acquire(request)
     }
 
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        self.store.acquire_all(requests)
+    }
+
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         Ok(self.store.release(id))
     }
@@ -122,6 +128,10 @@ impl Backend for Memory {
         Ok(self.store.lookup(by))
     }
 
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        Ok(self.store.inspect(key))
+    }
+
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
         Ok(self.store.list(request))
     }
@@ -130,8 +140,8 @@ impl Backend for Memory {
         Ok(self.store.subscribe(topic))
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        Ok(self.store.force_release(key))
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        Ok(self.store.force_release(key, only))
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
@@ -139,6 +149,6 @@ impl Backend for Memory {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(TimeAuthority::Store).with_wake_ups(true).with_clock_floored_fences(true)
+        Capabilities::new(TimeAuthority::Store).with_wake_ups(true).with_clock_floored_fences(true).with_lines(true)
     }
 }

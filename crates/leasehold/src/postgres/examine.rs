@@ -12,7 +12,10 @@ const MOST_COUNTED: i64 = 10_000;
 
 /// Our tables in the catalogue.
 const TABLES: &str = "FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {{schema_text}})
-    AND relname IN ({{locks_name}}, {{fences_name}})";
+    AND relname IN ({{locks_name}}, {{fences_name}}, {{grants_name}}, {{line_name}})";
+
+/// How many they are.
+const NUMBER_OF_TABLES: i64 = 4;
 
 /// The column that only we have.
 const DETAILS: &str =
@@ -93,10 +96,10 @@ impl Postgres {
     /// By the catalogue, which answers even whoever may not look into the schema.
     async fn schema(&self) -> Result<Check, Error> {
         let tables: i64 = self.value(&format!("SELECT count(*) {TABLES}")).await?;
-        let column = format!("SELECT EXISTS (SELECT {TABLES} AND EXISTS ({DETAILS}))");
+        let column = format!("SELECT EXISTS (SELECT {TABLES} AND relname = {{{{locks_name}}}} AND EXISTS ({DETAILS}))");
         let elsewhere = self.search_path().await?.elsewhere;
         Ok(match (tables, self.value(&column).await?) {
-            (2, true) => match elsewhere {
+            (NUMBER_OF_TABLES, true) => match elsewhere {
                 None => Check::new("tables", Verdict::Ok, "they are there"),
                 // As somebody chose.
                 Some(schema) => Check::new(
@@ -109,7 +112,10 @@ impl Postgres {
                     ),
                 ),
             },
-            (2, false) => Check::new("tables", Verdict::Fail, "a column is missing: run `leasehold migrate`"),
+            (NUMBER_OF_TABLES, false) => {
+                Check::new("tables", Verdict::Fail, "a column is missing: run `leasehold migrate`")
+            }
+            (1.., _) => Check::new("tables", Verdict::Fail, "a table is missing: run `leasehold migrate`"),
             _ => Check::new("tables", Verdict::Fail, "the tables are missing: run `leasehold migrate`"),
         })
     }
@@ -141,7 +147,7 @@ impl Postgres {
 
     /// What the user may and may not do, as `GRANT` calls it.
     async fn permissions(&self) -> Result<Option<Check>, Error> {
-        if self.value::<i64>(&format!("SELECT count(*) {TABLES}")).await? != 2 {
+        if self.value::<i64>(&format!("SELECT count(*) {TABLES}")).await? != NUMBER_OF_TABLES {
             return Ok(None);
         }
         let mut missing = Vec::new();
@@ -154,6 +160,8 @@ impl Postgres {
         for (table, name, privileges) in [
             ("{{locks_name}}", "locks", &["SELECT", "INSERT", "UPDATE", "DELETE"][..]),
             ("{{fences_name}}", "fences", &["SELECT", "INSERT", "UPDATE"]),
+            ("{{grants_name}}", "grants", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+            ("{{line_name}}", "those in line", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
         ] {
             for privilege in privileges {
                 if !may(table, privilege).await? {

@@ -1,6 +1,8 @@
 //! Locks in a PostgreSQL database.
 
+mod acquire;
 mod answers;
+mod class;
 mod compare;
 mod connections;
 mod driver;
@@ -11,6 +13,7 @@ mod extend;
 mod functions;
 #[cfg(feature = "_fuzzing")]
 pub(crate) mod fuzzing;
+mod look;
 mod many;
 mod migration_warnings;
 mod obstacle;
@@ -49,15 +52,15 @@ use self::statements::Statements;
 use self::sweep::Sweep;
 use self::tables::Tables;
 use crate::backend::{
-    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
-    Release, StorageKeys, Subscription, TimeAuthority, Topic,
+    Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, ListRequest, LookupBy,
+    Record, Release, StorageKeys, Subscription, TimeAuthority, Topic,
 };
 use crate::remote::listener::Listener;
-use crate::remote::notification::{GRANTED_TOPIC, TAKEN_TOPIC, freed_topic};
+use crate::remote::notification::{GRANTED_TOPIC, TAKEN_TOPIC, freed_topic, turn_topic};
 use crate::remote::per_runtime::PerRuntime;
-use crate::remote::stored::Stored;
+use crate::remote::placeholder::hash;
 use crate::stores::Migrated;
-use crate::{Error, ErrorCode, Key, LockId, Operation, Timestamp, Ttl};
+use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
 pub use options::PostgresOptions;
@@ -259,45 +262,16 @@ impl Postgres {
         let statement = self.tables.fill("DELETE FROM {{fences}} WHERE fence_key = $1");
         self.query(Operation::Lookup, &statement, &[(&counter, Type::TEXT)]).await.map(drop)
     }
-
-    /// The live record under a key or an id.
-    async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<Stored>, Error> {
-        let (statement, name) = match by {
-            LookupBy::Key(key) => (&self.statements.by_key, self.names.lock(key)?),
-            LookupBy::Id(id) => (&self.statements.by_id, id.expose().to_owned()),
-        };
-        let rows = self.query(operation, statement, &[(&name, Type::TEXT)]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let (stored, now) = record::read(row).map_err(|error| error.during(operation))?;
-        Ok(Some(stored).filter(|stored| stored.is_live(now)))
-    }
 }
 
 #[async_trait]
 impl Backend for Postgres {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        self.functions.trust(&self.connections).await?;
-        let key = self.names.lock(&request.key)?;
-        let (counter, details) = (self.names.fence(&key)?, record::details(request).to_string());
-        let ttl = number(request.ttl.as_millis());
-        let same_holder = request.steal.same_holder().then(|| request.holder.as_str());
-        let held_longer_than =
-            request.steal.held_longer_than().map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
-        let stuck_fence = request.steal.fence().map(String::from);
-        let parameters: [Parameter<'_>; 9] = [
-            (&key, Type::TEXT),
-            (&request.lock_id.expose(), Type::TEXT),
-            (&ttl, Type::INT8),
-            (&request.key.as_str(), Type::TEXT),
-            (&counter, Type::TEXT),
-            (&details, Type::TEXT),
-            (&same_holder, Type::TEXT),
-            (&held_longer_than, Type::INT8),
-            (&stuck_fence, Type::TEXT),
-        ];
-        let row = self.query_one(Operation::Acquire, &self.statements.acquire, &parameters);
-        let row = self.explained(Wanted::Key(&key), row).await?;
-        answers::acquire(&row, request).map_err(|error| error.during(Operation::Acquire))
+        self.acquire_one(request).await
+    }
+
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        self.acquire_together(requests).await
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
@@ -326,52 +300,39 @@ impl Backend for Postgres {
 
     async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
         let found = self.find(Operation::Lookup, by).await?;
-        found.map(record::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
+        found.map(record::Held::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        self.inspect_key(key).await
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
-        let limit = request.page_size();
-        if request.cursor().is_some_and(|cursor| cursor.contains('\0')) || request.prefix().contains('\0') {
-            return Err(Error::invalid("text with a NUL character cannot be looked for").during(Operation::List));
-        }
-        // One more than fits tells whether there is a next page.
-        let parameters: [Parameter<'_>; 3] =
-            [(&request.prefix(), Type::TEXT), (&request.cursor(), Type::TEXT), (&number(limit as u64 + 1), Type::INT8)];
-        let rows = self.query(Operation::List, &self.statements.list, &parameters).await?;
-        let mut page = ListPage::default();
-        for row in rows.iter().take(limit) {
-            let (stored, _) = record::read(row).map_err(|error| error.during(Operation::List))?;
-            // Rows of other programs that are no locks are passed over.
-            page.records.extend(record::into_record(stored).ok());
-        }
-        if rows.len() > limit {
-            page.next = rows[limit - 1].try_get(record::STORAGE_KEY).map_err(unreadable)?;
-        }
-        Ok(page)
+        self.list_page(request).await
     }
 
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
-        let name = match topic {
-            Topic::Freed(key) => freed_topic(&self.names.lock(key)?),
-            Topic::Taken => TAKEN_TOPIC.to_owned(),
-            Topic::Granted => GRANTED_TOPIC.to_owned(),
+        let topics = match topic {
+            Topic::Freed(key) => vec![freed_topic(&self.names.lock(key)?)],
+            Topic::Turn(key, id) => vec![freed_topic(&self.names.lock(key)?), turn_topic(&hash(id.expose()))],
+            Topic::Taken => vec![TAKEN_TOPIC.to_owned()],
+            Topic::Granted => vec![GRANTED_TOPIC.to_owned()],
         };
         if !self.is_told_of_releases().await? {
             return Ok(Subscription::silent());
         }
         let server = || Arc::new(self.source());
         let listener = self.listeners.get(|| Ok(Listener::start::<ListenConnection>(server())))?;
-        listener.subscribe(name, topic.backlog(), self.connections.timeout).await
+        listener.subscribe_to_all(topics, topic.backlog(), self.connections.timeout).await
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        let name = self.names.lock(key)?;
-        let parameters: [Parameter<'_>; 1] = [(&name, Type::TEXT)];
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        let (name, only) = (self.names.lock(key)?, only.map(String::from));
+        let parameters: [Parameter<'_>; 2] = [(&name, Type::TEXT), (&only, Type::TEXT)];
         let rows = self.query(Operation::ForceRelease, &self.statements.force_release, &parameters);
         let rows = self.explained(Wanted::Key(&name), rows).await?;
-        let Some(row) = rows.first() else { return Ok(ForceRelease::Absent) };
-        let record = record::read(row).and_then(|(stored, _)| record::into_record(stored));
-        record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
+        let records = rows.iter().map(|row| record::read(row).and_then(record::Held::into_record));
+        records.collect::<Result<_, _>>().map_err(|error: Error| error.during(Operation::ForceRelease))
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
@@ -384,8 +345,14 @@ impl Backend for Postgres {
         Capabilities::new(TimeAuthority::Store)
             .with_wake_ups(self.wake_ups.get().copied().unwrap_or(true))
             .with_clock_floored_fences(true)
+            .with_lines(true)
             .with_call_timeout(self.connections.timeout)
     }
+}
+
+/// What the server counted. Its integers are signed.
+fn number_of(counted: i32) -> u32 {
+    u32::try_from(counted).unwrap_or(0)
 }
 
 /// The server's integers are signed. Ours stay far below the limit.

@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use super::pool::Pool;
 use super::tables::Tables;
 use crate::inbox::{Inbox, Received, inbox};
 use crate::remote::driver_error::not_connected_in_time;
-use crate::remote::notification::{GRANTED_TOPIC, LONGEST, Notification, freed_topic};
+use crate::remote::notification::{GRANTED_TOPIC, LONGEST, Notification, freed_topic, turn_topic};
 use crate::remote::push_connection::{PushConnection, Pushed, UNREAD};
 use crate::{Error, ErrorCode, LockId, Operation};
 
@@ -25,7 +27,8 @@ const SHARE_PAUSE: Duration = Duration::from_millis(5);
 /// How long a message from one connection to another may take before we believe that none arrives.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// A connection for wake-ups. All notifications of the tables come over one channel; a share in the
+/// A connection for wake-ups. Whose turn it is is told over one of 64 channels, which only those
+/// listen to who wait in line; all other notifications of the tables come over one. A share in the
 /// advisory lock of a key tells those who release it that somebody wants to hear.
 pub(super) struct ListenConnection {
     client: Arc<Client>,
@@ -33,6 +36,10 @@ pub(super) struct ListenConnection {
     /// Knows the client, which serves for operations too if the server has no room for more.
     _pool: Arc<Pool>,
     payloads: Inbox<String>,
+    /// What the names of the channels for turns start with, and how many topics each is listened to
+    /// for.
+    channel: String,
+    turns: HashMap<char, usize>,
     interest: String,
     shares: String,
     /// The number that whoever watches has alone; whether we want it, and have it.
@@ -69,14 +76,29 @@ impl PushConnection for ListenConnection {
                     }
                 }
             });
-            client.batch_execute(&format!("LISTEN \"{}\"", source.tables.channel())).await?;
+            let channel = source.tables.channel();
+            client.batch_execute(&format!("LISTEN \"{channel}\"")).await?;
             let [interest, shares, watched] =
                 ["{{interest}}", "{{shares}}", "{{watched}}"].map(|name| source.tables.fill(name));
             pool.listens(&client);
             let driver = driver.abort_handle();
             let timeout = *timeout;
             let (watches, has_watched) = (false, false);
-            Ok(Self { client, driver, _pool: pool, payloads, interest, shares, watched, watches, has_watched, timeout })
+            let turns = HashMap::new();
+            Ok(Self {
+                client,
+                driver,
+                _pool: pool,
+                payloads,
+                channel,
+                turns,
+                interest,
+                shares,
+                watched,
+                watches,
+                has_watched,
+                timeout,
+            })
         };
         within(*timeout, open).await
     }
@@ -85,6 +107,7 @@ impl PushConnection for ListenConnection {
         let granted = |topics: &[String]| topics.iter().any(|topic| topic == GRANTED_TOPIC);
         self.watches = (self.watches || granted(wanted)) && !granted(unwanted);
         self.watch().await?;
+        let (listens, unlistens) = self.change_turns(wanted, unwanted);
         let number = |key: &str| format!("hashtext({}) & {}", literal(key), self.shares);
         let keys = |topics: &[String]| -> Vec<String> {
             let prefix = freed_topic("");
@@ -93,11 +116,15 @@ impl PushConnection for ListenConnection {
         let change = async {
             let unlock =
                 |key: &String| format!("SELECT pg_advisory_unlock_shared({}, {});", self.interest, number(key));
-            let statements: String = keys(unwanted).iter().map(unlock).collect();
+            let statements = unlistens + &keys(unwanted).iter().map(unlock).collect::<String>();
             if !statements.is_empty() {
                 self.client.batch_execute(&statements).await?;
             }
             let mut left = keys(wanted);
+            let mut first = listens;
+            if left.is_empty() && !first.is_empty() {
+                self.client.batch_execute(&first).await?;
+            }
             for attempt in 0..SHARE_TRIES {
                 if left.is_empty() {
                     break;
@@ -107,7 +134,8 @@ impl PushConnection for ListenConnection {
                 }
                 let values: Vec<String> = left.iter().map(|key| format!("({})", number(key))).collect();
                 let shares = format!(
-                    "SELECT pg_try_advisory_lock_shared({}, number) FROM (VALUES {}) AS wanted (number)",
+                    "{}SELECT pg_try_advisory_lock_shared({}, number) FROM (VALUES {}) AS wanted (number)",
+                    std::mem::take(&mut first),
                     self.interest,
                     values.join(", ")
                 );
@@ -135,6 +163,30 @@ impl PushConnection for ListenConnection {
 }
 
 impl ListenConnection {
+    /// Statements that listen to the channels of new turns, and that listen no more to those of
+    /// which none is wanted.
+    fn change_turns(&mut self, wanted: &[String], unwanted: &[String]) -> (String, String) {
+        let channel = |letter: char| format!("\"{}:{letter}\";", self.channel);
+        let (mut listens, mut unlistens) = (String::new(), String::new());
+        for letter in wanted.iter().filter_map(|topic| turn_letter(topic)) {
+            let topics = self.turns.entry(letter).or_default();
+            *topics += 1;
+            if *topics == 1 {
+                listens += &format!("LISTEN {}", channel(letter));
+            }
+        }
+        for letter in unwanted.iter().filter_map(|topic| turn_letter(topic)) {
+            if let Entry::Occupied(mut topics) = self.turns.entry(letter) {
+                *topics.get_mut() -= 1;
+                if *topics.get() == 0 {
+                    topics.remove();
+                    unlistens += &format!("UNLISTEN {}", channel(letter));
+                }
+            }
+        }
+        (listens, unlistens)
+    }
+
     /// Gets hold of the number of those who watch, or lets go of it. If somebody else has it, all
     /// are told of grants anyway. Those who acquire have a share in it for a moment, behind whom we
     /// queue.
@@ -184,6 +236,11 @@ impl Drop for ListenConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
+}
+
+/// The first letter of whose turn it is, if that is the topic: the last part of its channel's name.
+fn turn_letter(topic: &str) -> Option<char> {
+    topic.strip_prefix(&turn_topic(""))?.chars().next()
 }
 
 /// The text as SQL has it, with no other meaning than itself, whatever the settings.

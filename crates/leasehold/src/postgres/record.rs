@@ -2,12 +2,38 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 
-use crate::backend::{AcquireRequest, Record};
+use super::class;
+use crate::backend::{AcquireRequest, Mode, Record, Waiter};
 use crate::remote::stored::{Stored, holder};
-use crate::{Error, ErrorCode, Metadata, Timestamp};
+use crate::{Error, ErrorCode, Key, Metadata, Timestamp};
 
-/// Where a row has the name that it is stored under.
-pub(super) const STORAGE_KEY: usize = 7;
+/// A lock as it is stored, or a place in line, which has the same columns.
+#[derive(Debug)]
+pub(super) struct Held {
+    stored: Stored,
+    mode: Mode,
+    slot: Option<u16>,
+}
+
+impl Held {
+    /// # Errors
+    ///
+    /// `Internal` if the key, the lock id or the fence is not one.
+    pub(super) fn into_record(self) -> Result<Record, Error> {
+        Ok(Record { mode: self.mode, slot: self.slot, ..into_record(self.stored)? })
+    }
+
+    /// # Errors
+    ///
+    /// `Internal` if the key or the lock id is not one.
+    pub(super) fn into_waiter(self) -> Result<Waiter, Error> {
+        let unusable = |source: Error| not_a_lock().with_source(source);
+        let Stored { key, lock_id, acquired_at, expires_at, holder, metadata, .. } = self.stored;
+        let (key, lock_id) = (Key::new(&key).map_err(unusable)?, lock_id.parse().map_err(unusable)?);
+        let waiter = Waiter::new(key, lock_id, self.mode, acquired_at, expires_at);
+        Ok(waiter.with_holder(holder).with_metadata(metadata))
+    }
+}
 
 /// What only we write: of no meaning unless the lock id is that of the lock.
 #[derive(Default, Deserialize)]
@@ -19,14 +45,27 @@ struct Details {
     metadata: Option<String>,
 }
 
-/// Reads a row of `user_key, lock_id, fence, acquired_at_ms, expires_at_ms, details, now_us, key`:
-/// the lock, and the server's time.
-pub(super) fn read(row: &Row) -> Result<(Stored, Timestamp), Error> {
+/// Reads a row of the statements that look for locks.
+pub(super) fn read(row: &Row) -> Result<Held, Error> {
     let text = |column| row.try_get::<_, String>(column).map_err(unreadable);
     let number = |column| row.try_get::<_, i64>(column).map_err(unreadable);
-    let details: Option<String> = row.try_get(5).map_err(unreadable)?;
-    let stored = stored(text(0)?, text(1)?, text(2)?, number(3)?, number(4)?, details.as_deref());
-    Ok((stored, micros(number(6)?)))
+    let details: Option<String> = row.try_get("details").map_err(unreadable)?;
+    let stored = stored(
+        text("user_key")?,
+        text("lock_id")?,
+        text("fence")?,
+        number("acquired_at_ms")?,
+        number("expires_at_ms")?,
+        details.as_deref(),
+    );
+    let permits = row.try_get("permits").map_err(unreadable)?;
+    let mode = class::mode(Some(&text("class")?), permits);
+    Ok(Held { stored, mode, slot: slot(row.try_get("slot").map_err(unreadable)?) })
+}
+
+/// The number of a permit.
+pub(super) fn slot(number: Option<i32>) -> Option<u16> {
+    number.and_then(|number| u16::try_from(number).ok())
 }
 
 pub(super) fn stored(

@@ -2,7 +2,9 @@
 //! into the statements.
 
 use super::error::state;
-use crate::remote::notification::{FORCE_RELEASED, FREED, GRANTED, STOLEN};
+use crate::backend::Line;
+use crate::remote::notification::{FORCE_RELEASED, FREED, GRANTED, STOLEN, TURN};
+use crate::remote::placeholder::{HASH_LENGTH, MARK, Placeholder};
 use crate::timestamp::TOLERANCE_MILLIS;
 use crate::{Fence, Holder, Key, LockId, Metadata, Ttl};
 
@@ -15,11 +17,14 @@ const NOW_US: &str = "floor(extract(epoch FROM clock_timestamp()) OPERATOR(pg_ca
 
 /// Whatever the server's default, what is answered is on disk. And nothing waits for others without
 /// end: a client that gives up cannot always stop what it asked for, least of all through a pooler.
-const PREPARE: &str = "IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
-  IF current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '4s', true);
+///
+/// Settings are made in expressions, which cost less than statements.
+const PREPARE: &str = "IF num_nulls(
+    CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
+      THEN set_config('synchronous_commit', 'on', true) END,
+    CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', '4s', true) END
+  ) > 2 THEN
+    NULL;
   END IF;";
 
 /// The last number of a key that is waited for. Each takes room in a table of the server's that
@@ -43,6 +48,11 @@ pub(super) fn placeholders() -> Vec<(&'static str, String)> {
         ("highest_fence", Fence::MAX.get().to_string()),
         ("fence_digits", Fence::DIGITS.to_string()),
         ("freed", text(FREED)),
+        ("turn", text(TURN)),
+        ("placeholder", text(MARK)),
+        ("kept", text(Placeholder::Called.start())),
+        ("hash_length", HASH_LENGTH.to_string()),
+        ("call_lease_ms", Line::CALL_LEASE.as_millis().to_string()),
         ("stolen", text(STOLEN)),
         ("force_released", text(FORCE_RELEASED)),
         ("longest_name", LONGEST_NAME.to_string()),
@@ -68,26 +78,53 @@ pub(super) fn placeholders() -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+
     use super::*;
+    use crate::backend::Mode;
 
     #[test]
     fn no_rule_is_written_twice() {
         for (file, text) in [
             ("find", include_str!("sql/find.sql")),
             ("functions", include_str!("sql/functions.sql")),
+            ("held", include_str!("sql/held.sql")),
             ("helpers", include_str!("sql/helpers.sql")),
+            ("inspect", include_str!("sql/inspect.sql")),
+            ("kinds", include_str!("sql/kinds.sql")),
+            ("line", include_str!("sql/line.sql")),
             ("list", include_str!("sql/list.sql")),
+            ("owned", include_str!("sql/owned.sql")),
             ("public", include_str!("sql/public.sql")),
             ("sweep", include_str!("sql/sweep.sql")),
         ] {
-            for literal in ["- 1000", "900000000000000", "clock_timestamp", "'F'", "'S'", "'R'", "LH0", " 512", " 4096"]
-            {
+            for literal in [
+                "- 1000",
+                "900000000000000",
+                "clock_timestamp",
+                "'F'",
+                "'S'",
+                "'R'",
+                "'T'",
+                "'~",
+                "LH0",
+                " 512",
+                " 4096",
+            ] {
                 assert!(
                     !text.contains(literal),
                     "{file}.sql has {literal}, which is a constant of Rust: use a placeholder"
                 );
             }
         }
+    }
+
+    #[test]
+    fn placeholders_start_with_their_mark_and_the_class_of_their_locks() {
+        let start = |class: &str| format!("{MARK}{class}");
+        assert_eq!(Placeholder::Shared.start(), start(super::super::class::of(Mode::Shared).0));
+        let of = NonZeroU16::MIN;
+        assert_eq!(Placeholder::Permits.start(), start(super::super::class::of(Mode::Permit { of }).0));
     }
 
     #[test]

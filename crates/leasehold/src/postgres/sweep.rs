@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
 
 use super::connections::Connections;
+use super::record::unreadable;
 use super::tables::Tables;
 use super::{Postgres, number};
 use crate::sync::lock;
@@ -44,9 +45,9 @@ impl Sweep {
 }
 
 impl Postgres {
-    /// Removes up to 500 rows of locks that have been dead for more than three seconds, and tells
-    /// how many there were. It waits for nobody: rows that others use are left. Fence counters stay
-    /// for ever.
+    /// Removes up to 500 rows of locks that have been dead for more than three seconds, of each
+    /// table, and places in line that were given up, and tells how many there were. It waits for
+    /// nobody: rows that others use are left. Fence counters stay for ever.
     ///
     /// Cancel-safe.
     ///
@@ -59,11 +60,12 @@ impl Postgres {
 }
 
 async fn sweep(connections: &Connections, tables: &Tables) -> Result<u64, Error> {
-    let statement = tables.fill(concat!(include_str!("sql/sweep.sql"), "RETURNING 1"));
+    let statement = tables.fill(include_str!("sql/sweep.sql"));
     let parameters = [
         (&number(SWEEP_AFTER_MILLIS) as &(dyn tokio_postgres::types::ToSql + Sync), Type::INT8),
         (&number(MOST), Type::INT8),
     ];
-    let removed = connections.query(Operation::Release, &statement, &parameters).await?;
-    Ok(removed.len() as u64)
+    let rows = connections.query(Operation::Release, &statement, &parameters).await?;
+    let removed: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(unreadable)?;
+    Ok(u64::try_from(removed).unwrap_or(0))
 }

@@ -27,7 +27,7 @@ impl Tables {
         check(schema, 63)?;
         check(locks, LONGEST_TABLE)?;
         check(fences, LONGEST_TABLE)?;
-        if locks == fences {
+        if [locks.to_owned(), grants_of(locks), line_of(locks)].contains(&fences.to_owned()) {
             return Err(Error::invalid("the tables of locks and of fences must have different names"));
         }
         Ok(Self { schema: schema.to_owned(), locks: locks.to_owned(), fences: fences.to_owned() })
@@ -41,17 +41,23 @@ impl Tables {
             ("locks", self.in_schema(&self.locks)),
             ("locks_text", literal(&self.in_schema(&self.locks))),
             ("fences", self.in_schema(&self.fences)),
+            ("grants", self.in_schema(&grants_of(&self.locks))),
+            ("grants_text", literal(&self.in_schema(&grants_of(&self.locks)))),
+            ("line", self.in_schema(&line_of(&self.locks))),
+            ("line_text", literal(&self.in_schema(&line_of(&self.locks)))),
             ("lock_id_index", quoted(&format!("idx_{}_lock_id", self.locks))),
             ("expiry_index", quoted(&format!("idx_{}_expires", self.locks))),
             ("channel", literal(&self.channel())),
             ("interest", format!("hashtext({})", literal(&self.channel()))),
             ("locks_name", literal(&self.locks)),
             ("fences_name", literal(&self.fences)),
+            ("grants_name", literal(&grants_of(&self.locks))),
+            ("line_name", literal(&line_of(&self.locks))),
             ("function_names", functions::INTERNAL.map(|name| literal(&self.function(name))).join(", ")),
             ("version", functions::VERSION.to_string()),
             ("version_pattern", literal(functions::VERSION_PATTERN)),
         ];
-        let mut filled = statement.to_owned();
+        let mut filled = statement.replace("{{held}}", include_str!("sql/held.sql").trim_end());
         let mut put = |placeholder: &str, text: &str| {
             filled = filled.replace(&format!("{{{{{placeholder}}}}}"), text);
         };
@@ -95,7 +101,13 @@ impl Tables {
 
     /// The functions for these tables, as templates, in the order in which they are made.
     pub(super) fn functions(&self) -> Vec<(Kind, &'static str)> {
-        let mut functions = vec![(Kind::Library, include_str!("sql/functions.sql"))];
+        let library = [
+            include_str!("sql/functions.sql"),
+            include_str!("sql/line.sql"),
+            include_str!("sql/kinds.sql"),
+            include_str!("sql/owned.sql"),
+        ];
+        let mut functions: Vec<_> = library.map(|text| (Kind::Library, text)).into();
         if self.are_public() {
             functions.push((Kind::PublicFunctions, include_str!("sql/helpers.sql")));
             functions.push((Kind::Everybody, include_str!("sql/public.sql")));
@@ -125,6 +137,16 @@ impl Tables {
     }
 }
 
+/// The table of the locks that are not exclusive.
+fn grants_of(locks: &str) -> String {
+    format!("{locks}_grants")
+}
+
+/// The table of those who stand in line.
+fn line_of(locks: &str) -> String {
+    format!("{locks}_line")
+}
+
 fn check(name: &str, longest: usize) -> Result<(), Error> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || !name.bytes().all(plain) || name.as_bytes()[0].is_ascii_digit() {
@@ -152,13 +174,15 @@ mod tests {
     #[test]
     fn names_are_quoted_and_odd_ones_refused() {
         let tables = Tables::new("App", "my_locks", "my_fences").unwrap();
-        assert_eq!(tables.fill("{{locks}} {{acquire}}"), "\"App\".\"my_locks\" \"App\".\"my_locks_acquire_v1\"");
+        assert_eq!(tables.fill("{{locks}} {{acquire}}"), "\"App\".\"my_locks\" \"App\".\"my_locks_acquire_v2\"");
         assert!(!tables.migration().contains("{{"), "every placeholder is filled");
         for odd in ["", "1a", "a b", "a\"b", "a;b", "a'b", "a.b", "\u{e4}", &"a".repeat(45)] {
             assert!(Tables::new("public", odd, "fences").is_err(), "{odd}");
             assert!(Tables::new("public", "locks", odd).is_err(), "{odd}");
         }
-        assert!(Tables::new("public", "same", "same").is_err());
+        for fences in ["same", "same_grants", "same_line"] {
+            assert!(Tables::new("public", "same", fences).is_err(), "{fences}");
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn code_of(error: &RedisError) -> Option<&str> {
         return Some("NOPERM");
     }
     // Half of a lock is on another node. Scripts look at all of it before they write.
-    if detail.contains("non local key in a cluster node") {
+    if ["non local key in a cluster node", "during rehashing of the slot"].iter().any(|said| detail.contains(said)) {
         return Some("TRYAGAIN");
     }
     if !detail.contains("Error running script") {
@@ -258,6 +258,11 @@ mod tests {
             ("ERR The user executing the script can't run this command or subcommand script: 1", AuthFailed),
             ("ERR ACL failure in script: User app has no permissions to run the 'set' command", AuthFailed),
             ("ERR Script attempted to access a non local key in a cluster node script: 1", ServiceUnavailable),
+            (
+                "ERR Unable to execute command 'exists' in script because undeclared keys were accessed during rehashing \
+                 of the slot script: 1",
+                ServiceUnavailable,
+            ),
         ] {
             let error = translate(server(line), true);
             assert_eq!(error.code(), code, "{line}");

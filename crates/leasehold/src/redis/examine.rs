@@ -13,6 +13,22 @@ const NUMSUB: &str = "+pubsub|numsub";
 /// What it takes to keep and use the set of held locks.
 const OF_HELD: [&str; 6] = ["+exists", "+sadd", "+srem", "+srandmember", "+sscan", "+info"];
 
+/// What it takes to share a lock or to wait in line for one.
+const OF_LINES: [&str; 12] = [
+    "+zadd",
+    "+zrem",
+    "+zrange",
+    "+zrevrange",
+    "+zrangebyscore",
+    "+zcard",
+    "+zcount",
+    "+zscore",
+    "+zrank",
+    "+setbit",
+    "+bitpos",
+    "+pexpireat",
+];
+
 /// How many names are looked at to judge the rest by.
 const SAMPLE: usize = 1000;
 
@@ -135,9 +151,10 @@ impl Redis {
             [] => return None,
             [rule] => format!("missing: grant {rule}"),
             _ => format!(
-                "the user may not run scripts: grant +evalsha +eval +time +get +set +mget +del +scan {} +publish {NUMSUB} \
-                 +subscribe +unsubscribe +ping ~{start}* &{start}*",
-                OF_HELD.join(" ")
+                "the user may not run scripts: grant +evalsha +eval +time +get +set +mget +del +scan {} {} +publish \
+                 {NUMSUB} +subscribe +unsubscribe +ping ~{start}* &{start}*",
+                OF_HELD.join(" "),
+                OF_LINES.join(" ")
             ),
         };
         Some(Check::new("permissions", Verdict::Fail, detail))

@@ -1,8 +1,9 @@
 use super::options::RedisOptions;
+use super::record::{Form, Found};
 use super::{record, url};
-use crate::backend::AcquireRequest;
+use crate::backend::{AcquireRequest, Grant, Record};
 use crate::fuzzing::{self, Target, fields};
-use crate::{Holder, Key, LockId, Metadata, Ttl};
+use crate::{Fence, Holder, Key, LockId, Metadata, Timestamp, Ttl};
 
 /// URLs of servers, clusters, sentinels and sockets.
 pub const REDIS_URL: Target = Target {
@@ -38,13 +39,24 @@ pub const REDIS_RECORD: Target = Target {
         br#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":1700000030000,"acquiredAtMs":1.7e12,"key":"a","fence":"000000000000007"}"#,
         br#"{"lockId":"s3cret","expiresAtMs":"s3cret","acquiredAtMs":0,"key":"a","fence":"1"}"#,
         br#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":-1e999,"acquiredAtMs":1e308,"key":"","fence":"999999999999999","holder":7}"#,
+        br#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":1700000030000,"mode":"permit","slot":3,"of":5,"on":"p:a","acquiredAtMs":1700000000000,"key":"a","fence":"000000000000007"}"#,
+        br#"{"lockId":"abcdefghijklmnopqrstuv","untilMs":1700000030000,"called":false,"sinceMs":1,"mode":"shared","turn":"x","on":"p:a","key":"a","holder":"s3cret"}"#,
         b"order:42\xffhost/\"job\"\xff{\"lines\":[],\"total\":12345678901234567,\"x\":1e300}",
         b"\"s3cret\"",
     ],
 };
 
 fn foreign(data: &[u8]) {
-    fuzzing::record(record::parse(data).and_then(record::into_record));
+    for form in [Form::Record, Form::Grant] {
+        fuzzing::record(Found::parse(form, data).and_then(Found::into_record));
+    }
+    let place = record::parse_place(data).map(|place| Record::new(place.key, &grant_of(place.lock_id)));
+    fuzzing::record(place);
+}
+
+/// A grant that says nothing but whose it is.
+fn grant_of(id: LockId) -> Grant {
+    Grant::new(id, Fence::MAX, Timestamp::from_millis(0), Timestamp::from_millis(0))
 }
 
 /// What we write is read as it was meant.

@@ -1,5 +1,6 @@
 //! Locks in a Redis server.
 
+mod acquire;
 mod connection;
 mod driver;
 mod error;
@@ -19,6 +20,7 @@ mod script;
 mod sentinel;
 mod server;
 mod tls;
+mod turn;
 mod url;
 
 use std::fmt;
@@ -30,16 +32,15 @@ use redis::{FromRedisValue, Value};
 use self::connection::ReconnectingConnection;
 use self::names::Names;
 use self::push::{Source, SubscriberConnection};
+use self::record::{Form, Found};
 use self::script::Script;
 use self::server::Server;
 use crate::backend::{
-    Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, Grant, ListPage, ListRequest,
+    Absence, Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, ListRequest,
     LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
 };
 use crate::remote::listener::Listener;
-use crate::remote::notification::granted_to;
 use crate::remote::per_runtime::PerRuntime;
-use crate::remote::stored::Stored;
 use crate::timestamp::TOLERANCE_MILLIS;
 use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
@@ -166,57 +167,34 @@ impl Redis {
         self.listeners.get(|| Ok(Listener::start::<SubscriberConnection>(Arc::new(source()))))
     }
 
-    /// The live record under a key or an id.
-    async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<Stored>, Error> {
-        let (script, name) = match by {
-            LookupBy::Key(key) => (&*script::BY_KEY, self.names.lock(key)?),
-            LookupBy::Id(id) => (&*script::BY_ID, self.names.index(id)),
+    /// The live lock of a key or an id.
+    async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<Found>, Error> {
+        let (script, name, argument) = match by {
+            LookupBy::Key(key) => (&*script::BY_KEY, self.names.lock(key)?, self.names.indexes()),
+            LookupBy::Id(id) => (&*script::BY_ID, self.names.index(id), id.expose().to_owned()),
         };
-        let (now, raw): (u64, Option<Vec<u8>>) = self.run(operation, script, &[&name], &[]).await?;
+        let (now, form, raw): (u64, Vec<u8>, Option<Vec<u8>>) =
+            self.run(operation, script, &[&name], &[&argument]).await?;
         let Some(raw) = raw else { return Ok(None) };
-        let stored = record::parse(&raw).map_err(|error| error.during(operation))?;
+        let form = Form::of(&form).unwrap_or(Form::Record);
+        let found = Found::parse(form, &raw).map_err(|error| error.during(operation))?;
         let wanted = match by {
             LookupBy::Key(_) => true,
             // The index may have outlived its lock.
-            LookupBy::Id(id) => stored.has_id(id),
+            LookupBy::Id(id) => found.stored.has_id(id),
         };
-        Ok(Some(stored).filter(|stored| wanted && stored.is_live(Timestamp::from_millis(now))))
+        Ok(Some(found).filter(|found| wanted && found.stored.is_live(Timestamp::from_millis(now))))
     }
 }
 
 #[async_trait]
 impl Backend for Redis {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        let names = &self.names;
-        let lock = names.lock(&request.key)?;
-        let (fence, index) = (names.fence(&lock)?, names.index(&request.lock_id));
-        let (key, rest) = record::parts(request);
-        let steal = request.steal;
-        let same_holder = if steal.same_holder() { request.holder.as_str() } else { "" };
-        let held_longer_than = steal.held_longer_than().map(|time| {
-            let millis = u64::try_from(time.as_millis()).unwrap_or(LARGEST);
-            millis.min(LARGEST).to_string()
-        });
-        let stuck_fence = steal.fence().map(String::from);
-        let (ttl, life) = lifetime(request.ttl);
-        let arguments = [
-            request.lock_id.expose(),
-            &ttl,
-            &life,
-            &key,
-            &rest,
-            &names.taken(),
-            same_holder,
-            held_longer_than.as_deref().unwrap_or_default(),
-            stuck_fence.as_deref().unwrap_or_default(),
-            &names.granted(),
-            &granted_to(Some(&request.holder), &request.key),
-            if names.may_be_in_cluster() { "1" } else { "" },
-            &names.held(),
-        ];
-        let answer: Value =
-            self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;
-        decode_acquire(answer, request).map_err(|error| error.during(Operation::Acquire))
+        self.acquire_one(request).await
+    }
+
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        self.acquire_several(requests).await
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
@@ -248,7 +226,21 @@ impl Backend for Redis {
 
     async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
         let found = self.find(Operation::Lookup, by).await?;
-        found.map(record::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
+        found.map(Found::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        let lock = self.names.lock(key)?;
+        let (now, form, holders, waiters): (u64, Vec<u8>, Vec<Vec<u8>>, Vec<Vec<u8>>) =
+            self.run(Operation::Lookup, &script::INSPECT, &[&lock], &[&self.names.indexes()]).await?;
+        let now = Timestamp::from_millis(now);
+        let form = Form::of(&form).unwrap_or(Form::Record);
+        let holders = holders.iter().map(|raw| Found::parse(form, raw));
+        let holders = holders.filter(|found| found.as_ref().map_or(true, |found| found.stored.is_live(now)));
+        let holders: Result<_, _> = holders.map(|found| found.and_then(Found::into_record)).collect();
+        let holders = holders.map_err(|error: Error| error.during(Operation::Lookup))?;
+        let waiters = waiters.iter().filter_map(|raw| record::parse_place(raw).ok());
+        Ok(Inspected::new(holders, waiters.filter(|waiter| waiter.is_live(now)).collect()))
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
@@ -258,26 +250,30 @@ impl Backend for Redis {
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
         let channel = match topic {
             Topic::Freed(key) => Names::freed(&self.names.lock(key)?),
+            Topic::Turn(key, id) => return self.subscribe_to_turn(key, id).await,
             Topic::Taken => self.names.taken(),
             Topic::Granted => self.names.granted(),
         };
         self.listener()?.subscribe(channel, topic.backlog(), self.server.timeout).await
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
         let name = self.names.lock(key)?;
-        let arguments = [&*self.names.indexes(), &self.names.taken(), &self.names.held()];
-        let ended: Option<Vec<u8>> =
+        let only = only.map(String::from).unwrap_or_default();
+        let arguments = [&*self.names.indexes(), &self.names.taken(), &only];
+        let ended: Vec<Vec<u8>> =
             self.run(Operation::ForceRelease, &script::FORCE_RELEASE, &[&name], &arguments).await?;
-        let Some(raw) = ended else { return Ok(ForceRelease::Absent) };
-        let record = record::parse(&raw).and_then(record::into_record);
-        record.map(ForceRelease::Released).map_err(|error| error.during(Operation::ForceRelease))
+        let records = ended.chunks_exact(2).map(|pair| {
+            let form = Form::of(&pair[0]).unwrap_or(Form::Record);
+            Found::parse(form, &pair[1])?.into_record()
+        });
+        records.collect::<Result<_, _>>().map_err(|error: Error| error.during(Operation::ForceRelease))
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
         // Under a name with our prefix, as a user may have rights on those alone.
         let probe = format!("{}now", self.names.start());
-        let (now, _): (u64, Value) = self.run(Operation::Lookup, &script::BY_KEY, &[&probe], &[]).await?;
+        let (now, _, _): (u64, Value, Value) = self.run(Operation::Lookup, &script::BY_KEY, &[&probe], &[""]).await?;
         Ok(Timestamp::from_millis(now))
     }
 
@@ -285,34 +281,8 @@ impl Backend for Redis {
         Capabilities::new(TimeAuthority::Store)
             .with_wake_ups(true)
             .with_clock_floored_fences(true)
+            .with_lines(true)
             .with_call_timeout(self.server.timeout)
-    }
-}
-
-/// What the script of acquire answered: a new grant, or a record that stands.
-fn decode_acquire(answer: Value, request: &AcquireRequest) -> Result<Acquire, Error> {
-    let strange = || Error::new(ErrorCode::Internal, "an unexpected answer of the server").with_outcome_unknown();
-    let number = |value: &Value| match value {
-        Value::Int(number) => u64::try_from(*number).map_err(|_| strange()),
-        _ => Err(strange()),
-    };
-    let Value::Array(answer) = answer else { return Err(strange()) };
-    match &answer[..] {
-        [Value::Int(1), fence, acquired_at, expires_at] => Ok(Acquire::Granted(Grant {
-            lock_id: request.lock_id,
-            fence: Fence::new(number(fence)?)?,
-            acquired_at: Timestamp::from_millis(number(acquired_at)?),
-            expires_at: Timestamp::from_millis(number(expires_at)?),
-        })),
-        [Value::Int(0), now, Value::BulkString(raw)] => {
-            let now = Timestamp::from_millis(number(now)?);
-            let stored = record::parse(raw)?;
-            if stored.has_id(&request.lock_id) {
-                return Ok(Acquire::Granted(record::into_record(stored)?.grant()));
-            }
-            Ok(Acquire::Held(stored.contention(now)))
-        }
-        _ => Err(strange()),
     }
 }
 

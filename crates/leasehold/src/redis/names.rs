@@ -1,3 +1,7 @@
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+
 use crate::backend::StorageKeys;
 use crate::{Error, Key, LockId};
 
@@ -9,8 +13,22 @@ const RESERVE: usize = 26;
 /// What the channel of a lock's releases is called behind the name of the lock.
 pub(super) const FREED_SUFFIX: &str = ":freed";
 
-/// What the set of held locks is called, where indexes have a lock id.
-const HELD: &str = "held";
+/// What the sets of held locks are called, where indexes have a lock id: those that are plain, and
+/// those that several hold or somebody waits for.
+pub(super) const HELD: &str = "held";
+pub(super) const BUSY: &str = "busy";
+
+/// What stands beside a lock that several hold or somebody waits for is called like the lock, a
+/// character that no key contains, and a letter: who holds it by fence and by expiry, which slots
+/// are taken, who waits in order and by the end of its lease. Lua reads the character as we do.
+pub(super) const GRANTS: &str = "\\0g";
+pub(super) const ENDS: &str = "\\0e";
+pub(super) const SLOTS: &str = "\\0b";
+pub(super) const LINE: &str = "\\0q";
+pub(super) const LEASES: &str = "\\0u";
+
+/// What the channels are called that tell somebody in line of its turn, behind the prefix.
+pub(super) const TURN: &str = "turn:";
 
 /// What everything is called in the server: locks, indexes of lock ids, fence counters and
 /// channels.
@@ -50,16 +68,16 @@ impl Names {
 
     /// # Errors
     ///
-    /// `InvalidArgument` if the key would get the name of an index, a counter or the set of held
+    /// `InvalidArgument` if the key would get the name of an index, a counter or a set of held
     /// locks.
     pub(super) fn lock(&self, key: &Key) -> Result<String, Error> {
         let text = key.as_str();
-        let index = text.strip_prefix("id:").is_some_and(|id| id == HELD || id.parse::<LockId>().is_ok());
+        let index = text.strip_prefix("id:").is_some_and(|id| id == HELD || id == BUSY || id.parse::<LockId>().is_ok());
         if index || text.starts_with(&self.counters) {
             return Err(Error::invalid("the key has the form of a name that this store keeps for itself")
                 .with_hint(
-                    "keys must not be `id:held`, `id:` and a lock id, nor start with `fence:`, the store's prefix and \
-                     a colon",
+                    "keys must not be `id:held`, `id:busy`, `id:` and a lock id, nor start with `fence:`, the store's \
+                     prefix and a colon",
                 )
                 .about_key());
         }
@@ -90,6 +108,17 @@ impl Names {
     /// The channel that tells of the release of the lock named `lock`. The scripts make the same.
     pub(super) fn freed(lock: &str) -> String {
         format!("{lock}{FREED_SUFFIX}")
+    }
+
+    /// The channel that tells somebody in line of its turn.
+    pub(super) fn turn(&self, id: &LockId) -> String {
+        format!("{}{TURN}{}", self.start, Self::turn_of(id))
+    }
+
+    /// What that channel is called for a lock id, of which it must tell nothing: whoever listens
+    /// could act as its owner.
+    pub(super) fn turn_of(id: &LockId) -> String {
+        URL_SAFE_NO_PAD.encode(&Sha256::digest(id.expose())[..16])
     }
 
     /// The channel that tells of locks taken from their holders.
@@ -163,7 +192,7 @@ mod tests {
             assert_eq!(Names::new(prefix).unwrap_err().code(), ErrorCode::InvalidArgument, "{prefix}");
         }
         let names = Names::new("app:").unwrap();
-        for reserved in ["id:AAAAAAAAAAAAAAAAAAAAAA", "id:held", "fence:app:order", "fence:app:"] {
+        for reserved in ["id:AAAAAAAAAAAAAAAAAAAAAA", "id:held", "id:busy", "fence:app:order", "fence:app:"] {
             assert_eq!(names.lock(&key(reserved)).unwrap_err().code(), ErrorCode::InvalidArgument, "{reserved}");
         }
         for ordinary in
@@ -184,6 +213,9 @@ mod tests {
         assert_eq!(names.fence(&lock).unwrap(), "syncguard:fence:syncguard:payment:123");
         assert_eq!(names.index(&id), "syncguard:id:abcdefghijklmnopqrstuv");
         assert_eq!(names.held(), "syncguard:id:held");
+        let turn = names.turn(&id);
+        assert!(turn.starts_with("syncguard:turn:") && !turn.contains(id.expose()), "{turn}");
+        assert_eq!(turn.len(), "syncguard:turn:".len() + 22);
         assert_eq!(names.pattern("a*b"), "syncguard:a\\*b*");
         assert_eq!(names.index_pattern(), "syncguard:id:??????????????????????");
         for counters in ["", "f", "fence:", "fence:syncguard:order"] {

@@ -1,5 +1,5 @@
 use super::notification::{
-    FREED, GRANTED, GRANTED_TOPIC, Notification, TAKEN_TOPIC, freed_topic, granted_to, letter_of,
+    FREED, GRANTED, GRANTED_TOPIC, Notification, TAKEN_TOPIC, TURN, freed_topic, granted_to, letter_of, turn_topic,
 };
 use crate::backend::Event;
 use crate::fuzzing::{Target, text};
@@ -11,6 +11,7 @@ pub const NOTIFICATION: Target = Target {
     run: notification,
     corpus: &[
         b"Fpayment:42",
+        b"T0123456789abcdefghij",
         b"S000000000000007payment:42",
         b"R999999999999999payment:42",
         b"S00000000000000xkey",
@@ -23,7 +24,10 @@ fn notification(data: &[u8]) {
     let text = text(data);
     if let Some(Notification { topic, event }) = Notification::decode(&text) {
         match event {
-            Event::Freed => assert_eq!(Some(topic), text.strip_prefix(FREED).map(freed_topic)),
+            Event::Freed => {
+                let freed = text.strip_prefix(FREED).map(freed_topic);
+                assert_eq!(Some(topic), freed.or_else(|| text.strip_prefix(TURN).map(turn_topic)));
+            }
             Event::Taken { how, .. } => assert!(topic == TAKEN_TOPIC && text.starts_with(letter_of(how))),
             Event::Granted { key, fence, holder } => {
                 assert_eq!(topic, GRANTED_TOPIC);

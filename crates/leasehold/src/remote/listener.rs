@@ -1,13 +1,14 @@
 //! Subscriptions to what a server says of its own accord, for stores whose server does.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::backend::{Event, Publisher, Subscription};
+use crate::backend::{Event, Line, Publisher, Subscription};
 use crate::remote::driver_error::not_connected_in_time;
 use crate::remote::notification::Notification;
 use crate::remote::push_connection::{PushConnection, Pushed};
@@ -18,6 +19,10 @@ const RECONNECT_DELAY: (Duration, Duration) = (Duration::from_millis(5), Duratio
 
 /// How often to make sure that the server is still there.
 const CHECK_EVERY: Duration = Duration::from_secs(15);
+
+/// How often readers are told to look for themselves while there is no connection: whoever is
+/// called meanwhile has to come before its place is given to the next.
+const LOOK_EVERY: Duration = Line::CALL_LEASE.checked_div(2).unwrap();
 
 /// How many commands are carried out in one go.
 const BATCH: usize = 256;
@@ -32,13 +37,13 @@ pub(crate) struct Listener {
 #[derive(Debug)]
 enum Command {
     Subscribe {
-        topic: String,
+        topics: Vec<String>,
         reader: Publisher,
         done: oneshot::Sender<Result<(), Error>>,
     },
-    /// A reader of this topic may be gone.
+    /// A reader of these topics may be gone.
     Leave {
-        topic: String,
+        topics: Vec<String>,
     },
 }
 
@@ -58,12 +63,22 @@ impl Listener {
         backlog: usize,
         timeout: Duration,
     ) -> Result<Subscription, Error> {
-        let (listener, left) = (self.clone(), topic.clone());
+        self.subscribe_to_all(vec![topic], backlog, timeout).await
+    }
+
+    /// Events of any of `topics`, as one subscription.
+    pub(crate) async fn subscribe_to_all(
+        self: &Arc<Self>,
+        topics: Vec<String>,
+        backlog: usize,
+        timeout: Duration,
+    ) -> Result<Subscription, Error> {
+        let (listener, left) = (self.clone(), topics.clone());
         let (reader, subscription) = Subscription::channel(backlog, move || {
-            let _ = listener.commands.send(Command::Leave { topic: left });
+            let _ = listener.commands.send(Command::Leave { topics: left });
         });
         let (done, outcome) = oneshot::channel();
-        let _ = self.commands.send(Command::Subscribe { topic, reader, done });
+        let _ = self.commands.send(Command::Subscribe { topics, reader, done });
         match tokio::time::timeout(timeout, outcome).await {
             Ok(Ok(outcome)) => outcome.map_err(|error| error.during(Operation::Subscribe))?,
             Ok(Err(_)) => return Err(stopped()),
@@ -92,6 +107,8 @@ struct Task<C: PushConnection> {
     connected_at: Instant,
     /// The last connection was lost while somebody listened.
     missed: bool,
+    /// When readers were told last that they may have missed something.
+    told_at: Instant,
 }
 
 /// What woke the task.
@@ -99,6 +116,8 @@ enum Woken {
     Commands,
     Pushed(Pushed),
     Time,
+    /// Nothing was heard of for so long that readers have to look.
+    ToLook,
 }
 
 impl<C: PushConnection> Task<C> {
@@ -110,6 +129,7 @@ impl<C: PushConnection> Task<C> {
             subscribed: HashSet::new(),
             connected_at: Instant::now(),
             missed: false,
+            told_at: Instant::now(),
         }
     }
 
@@ -127,6 +147,7 @@ impl<C: PushConnection> Task<C> {
                 },
                 pushed = next(self.connection.as_mut()) => Woken::Pushed(pushed),
                 () = tokio::time::sleep_until(if checks { check_at } else { reconnect_at }) => Woken::Time,
+                () = until_a_look(self.missed, self.told_at) => Woken::ToLook,
             };
             match woken {
                 Woken::Commands => self.apply(batch.drain(..)).await,
@@ -138,6 +159,7 @@ impl<C: PushConnection> Task<C> {
                     check_at = Instant::now() + CHECK_EVERY;
                     self.deliver(pushed);
                 }
+                Woken::ToLook => self.tell_missed(),
                 Woken::Time if checks => {
                     self.check().await;
                     check_at = Instant::now() + CHECK_EVERY;
@@ -164,17 +186,21 @@ impl<C: PushConnection> Task<C> {
         let (mut waiting, mut touched) = (Vec::new(), BTreeSet::new());
         for command in commands {
             match command {
-                Command::Subscribe { topic, reader, done } => {
-                    self.readers.entry(topic.clone()).or_default().push(reader);
-                    touched.insert(topic.clone());
-                    waiting.push((topic, done));
+                Command::Subscribe { topics, reader, done } => {
+                    for topic in &topics {
+                        self.readers.entry(topic.clone()).or_default().push(reader.clone());
+                        touched.insert(topic.clone());
+                    }
+                    waiting.push((topics, done));
                 }
-                Command::Leave { topic } => {
-                    let Some(readers) = self.readers.get_mut(&topic) else { continue };
-                    readers.retain(|reader| !reader.is_closed());
-                    if readers.is_empty() {
-                        self.readers.remove(&topic);
-                        touched.insert(topic);
+                Command::Leave { topics } => {
+                    for topic in topics {
+                        let Some(readers) = self.readers.get_mut(&topic) else { continue };
+                        readers.retain(|reader| !reader.is_closed());
+                        if readers.is_empty() {
+                            self.readers.remove(&topic);
+                            touched.insert(topic);
+                        }
                     }
                 }
             }
@@ -202,10 +228,10 @@ impl<C: PushConnection> Task<C> {
                 changed
             }
         };
-        for (topic, done) in waiting {
+        for (topics, done) in waiting {
             // A reader whose subscriber is told of an error leaves by itself.
             let _ = done.send(match &outcome {
-                Ok(refused) if refused.contains(&topic) => Err(in_the_way()),
+                Ok(refused) if topics.iter().any(|topic| refused.contains(topic)) => Err(in_the_way()),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.clone()),
             });
@@ -224,7 +250,7 @@ impl<C: PushConnection> Task<C> {
     /// Connects for all topics, and returns those that could not be had. Whoever listened before
     /// may have missed something in between.
     async fn connect(&mut self) -> Result<Vec<String>, Error> {
-        let mut connection = C::open(&self.server).await?;
+        let mut connection = self.open().await?;
         let topics: Vec<String> = self.readers.keys().cloned().collect();
         let refused = if topics.is_empty() { Vec::new() } else { connection.change(&topics, &[]).await? };
         self.connection = Some(connection);
@@ -237,7 +263,20 @@ impl<C: PushConnection> Task<C> {
         Ok(refused)
     }
 
-    fn tell_missed(&self) {
+    /// Makes a connection. Those who listened before look for themselves in the meantime.
+    async fn open(&mut self) -> Result<C, Error> {
+        let server = self.server.clone();
+        let mut opening = pin!(C::open(&server));
+        loop {
+            tokio::select! {
+                opened = &mut opening => return opened,
+                () = until_a_look(self.missed, self.told_at) => self.tell_missed(),
+            }
+        }
+    }
+
+    fn tell_missed(&mut self) {
+        self.told_at = Instant::now();
         self.readers.values().flatten().for_each(|reader| reader.publish(Event::Missed));
     }
 
@@ -253,9 +292,10 @@ impl<C: PushConnection> Task<C> {
         self.connection = None;
         self.subscribed.clear();
         self.missed = !self.readers.is_empty();
+        self.told_at = Instant::now();
     }
 
-    fn deliver(&self, pushed: Pushed) {
+    fn deliver(&mut self, pushed: Pushed) {
         match pushed {
             Pushed::Notification(Notification { topic, event }) => {
                 self.readers.get(&topic).into_iter().flatten().for_each(|reader| reader.publish(event.clone()));
@@ -266,6 +306,11 @@ impl<C: PushConnection> Task<C> {
     }
 }
 
+/// The next time that readers have to look, if they miss what happens.
+async fn until_a_look(missed: bool, told_at: Instant) {
+    if missed { tokio::time::sleep_until(told_at + LOOK_EVERY).await } else { std::future::pending().await }
+}
+
 async fn next<C: PushConnection>(connection: Option<&mut C>) -> Pushed {
     match connection {
         Some(connection) => connection.next().await,
@@ -274,153 +319,4 @@ async fn next<C: PushConnection>(connection: Option<&mut C>) -> Pushed {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-    use crate::sync::lock;
-
-    /// A server that notes what is done to its connections, and loses them at once if `flaky`.
-    #[derive(Default)]
-    struct Server {
-        opened: AtomicUsize,
-        checked: AtomicUsize,
-        changes: Mutex<Vec<(Vec<String>, Vec<String>)>>,
-        flaky: bool,
-    }
-
-    struct Connection(Arc<Server>);
-
-    impl PushConnection for Connection {
-        type Server = Arc<Server>;
-
-        async fn open(server: &Arc<Server>) -> Result<Self, Error> {
-            server.opened.fetch_add(1, Ordering::Relaxed);
-            Ok(Self(server.clone()))
-        }
-
-        async fn change(&mut self, wanted: &[String], unwanted: &[String]) -> Result<Vec<String>, Error> {
-            lock(&self.0.changes).push((wanted.to_vec(), unwanted.to_vec()));
-            Ok(wanted.iter().filter(|topic| topic.starts_with("refused")).cloned().collect())
-        }
-
-        async fn check(&mut self) -> Result<(), Error> {
-            self.0.checked.fetch_add(1, Ordering::Relaxed);
-            Ok(())
-        }
-
-        async fn next(&mut self) -> Pushed {
-            if self.0.flaky { Pushed::Lost } else { std::future::pending().await }
-        }
-    }
-
-    /// The commands of a reader that comes, and of one that comes and goes at once.
-    fn comes(topic: &str, commands: &mut Vec<Command>) -> Subscription {
-        let (reader, subscription) = Subscription::channel(1, || {});
-        commands.push(Command::Subscribe { topic: topic.into(), reader, done: oneshot::channel().0 });
-        subscription
-    }
-
-    fn comes_and_goes(topic: &str, commands: &mut Vec<Command>) {
-        drop(comes(topic, commands));
-        commands.push(Command::Leave { topic: topic.into() });
-    }
-
-    #[tokio::test]
-    async fn the_server_tells_of_what_has_readers_however_they_come_and_go() {
-        let server = Arc::new(Server::default());
-        let mut task = Task::<Connection>::new(Arc::new(server.clone()));
-        task.connection = Some(Connection(server.clone()));
-        let mut commands = Vec::new();
-        comes_and_goes("a", &mut commands);
-        let a = comes("a", &mut commands);
-        comes_and_goes("b", &mut commands);
-        task.apply(commands.drain(..)).await;
-        assert_eq!(task.subscribed, HashSet::from(["a".to_owned()]));
-        drop(a);
-        commands.push(Command::Leave { topic: "a".into() });
-        let again = comes("a", &mut commands);
-        task.apply(commands.drain(..)).await;
-        assert_eq!(task.subscribed, HashSet::from(["a".to_owned()]));
-        comes_and_goes("a", &mut commands);
-        task.apply(commands.drain(..)).await;
-        drop(again);
-        task.apply([Command::Leave { topic: "a".into() }].into_iter()).await;
-        let said: Vec<_> = lock(&server.changes)
-            .iter()
-            .filter(|(wanted, unwanted)| wanted.len() + unwanted.len() > 0)
-            .cloned()
-            .collect();
-        assert_eq!(said, [(vec!["a".to_owned()], vec![]), (vec![], vec!["a".to_owned()])]);
-    }
-
-    fn start(server: &Arc<Server>) -> Arc<Listener> {
-        Arc::new(Listener::start::<Connection>(Arc::new(server.clone())))
-    }
-
-    async fn subscribe(listener: &Arc<Listener>) -> Subscription {
-        listener.subscribe("a".to_owned(), 1, Duration::from_secs(1)).await.unwrap()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_is_checked_however_many_come_and_go() {
-        let server = Arc::new(Server::default());
-        let listener = start(&server);
-        let _stays = subscribe(&listener).await;
-        for _ in 0..60 {
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            drop(subscribe(&listener).await);
-        }
-        let checked = server.checked.load(Ordering::Relaxed);
-        assert!(checked >= 30, "{checked} checks in ten minutes");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_that_breaks_as_soon_as_it_is_made_is_made_less_and_less_often() {
-        let server = Arc::new(Server { flaky: true, ..Server::default() });
-        let listener = start(&server);
-        let _stays = subscribe(&listener).await;
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        let opened = server.opened.load(Ordering::Relaxed);
-        assert!(opened <= 60, "{opened} connections in a minute");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn all_readers_are_told_of_what_a_connection_missed() {
-        let mut task = Task::<Connection>::new(Arc::new(Arc::new(Server::default())));
-        let mut commands = Vec::new();
-        let mut readers = ["a", "b"].map(|topic| comes(topic, &mut commands));
-        task.apply(commands.drain(..)).await;
-        task.deliver(Pushed::Missed);
-        for reader in &mut readers {
-            let told = tokio::time::timeout(Duration::from_secs(1), reader.next()).await;
-            assert_eq!(told, Ok(Some(Event::Missed)));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_topic_that_cannot_be_had_disturbs_no_other() {
-        let server = Arc::new(Server::default());
-        let listener = start(&server);
-        let _stays = subscribe(&listener).await;
-        let refused = listener.subscribe("refused".to_owned(), 1, Duration::from_secs(1)).await;
-        assert_eq!(refused.unwrap_err().code(), ErrorCode::ServiceUnavailable);
-        let _more = subscribe(&listener).await;
-        assert_eq!(server.opened.load(Ordering::Relaxed), 1, "the connection is kept");
-    }
-
-    #[tokio::test]
-    async fn a_listener_ends_with_its_last_handle_and_a_subscription_is_one() {
-        let server = Arc::new(Server::default());
-        let listener = start(&server);
-        let subscription = subscribe(&listener).await;
-        drop(listener);
-        tokio::task::yield_now().await;
-        assert_eq!(Arc::strong_count(&server), 3, "the test, the task and its connection");
-        drop(subscription);
-        while Arc::strong_count(&server) > 1 {
-            tokio::task::yield_now().await;
-        }
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ pub(crate) mod fuzzing;
 pub(crate) mod listener;
 pub(crate) mod notification;
 pub(crate) mod per_runtime;
+pub(crate) mod placeholder;
 pub(crate) mod push_connection;
 pub(crate) mod resolve;
 pub(crate) mod stored;

@@ -10,6 +10,10 @@ pub(crate) const STOLEN: &str = "S";
 /// A lock was released by force: `R`, its fence and its key.
 pub(crate) const FORCE_RELEASED: &str = "R";
 
+/// Somebody in line was called: `T` and a hash of its lock id. Anybody may listen, so it is never
+/// the lock id, and only who knows that one knows the hash.
+pub(crate) const TURN: &str = "T";
+
 /// A lock was granted: `G`, its fence, the name of its holder if there is one, a line break, and
 /// its key.
 pub(crate) const GRANTED: &str = "G";
@@ -43,6 +47,7 @@ impl Notification {
     pub(crate) fn decode(text: &str) -> Option<Self> {
         match text.split_at_checked(1)? {
             (FREED, name) if !name.is_empty() => Some(Self::freed(name)),
+            (TURN, hash) if !hash.is_empty() => Some(Self { topic: turn_topic(hash), event: Event::Freed }),
             (GRANTED, _) => Some(Self { topic: GRANTED_TOPIC.to_owned(), event: decode_granted(text)? }),
             _ => Some(Self { topic: TAKEN_TOPIC.to_owned(), event: decode_taken(text)? }),
         }
@@ -52,6 +57,11 @@ impl Notification {
 /// The topic of a key that is freed, under the name the store has for it.
 pub(crate) fn freed_topic(name: &str) -> String {
     format!("freed:{name}")
+}
+
+/// The topic of somebody in line who is called, by the hash of its lock id.
+pub(crate) fn turn_topic(hash: &str) -> String {
+    format!("turn:{hash}")
 }
 
 /// What a message about a lock that was taken from its holder says.
@@ -102,7 +112,10 @@ mod tests {
             let event = Event::Granted { key: key.clone(), fence, holder };
             assert_eq!(Notification::decode(&said), Some(Notification { topic: GRANTED_TOPIC.to_owned(), event }));
         }
+        let turn = Notification { topic: turn_topic("abc"), event: Event::Freed };
+        assert_eq!(Notification::decode("Tabc"), Some(turn));
         for noise in [
+            "T",
             "G",
             "G000000000000007key",
             "G000000000000007\n",

@@ -2,7 +2,7 @@
 
 use serde_json::error::Category;
 
-use crate::backend::Record;
+use crate::backend::{Mode, Record};
 use crate::{Contention, Error, Fence, Holder, Key, LockId, Metadata, Timestamp};
 
 /// A lock as it is stored. Other programs write it too, so nothing is taken for granted.
@@ -47,6 +47,8 @@ impl Stored {
             expires_at: self.expires_at,
             holder: self.holder,
             metadata: self.metadata,
+            mode: Mode::Exclusive,
+            slot: None,
         })
     }
 }

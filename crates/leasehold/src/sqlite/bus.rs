@@ -8,11 +8,18 @@ use std::time::{Duration, Instant};
 
 use super::directory::{self, SocketDirectory};
 use super::operations::Message;
-use crate::remote::notification::{FREED, GRANTED, GRANTED_TOPIC, TAKEN_TOPIC, freed_topic, granted_to, letter_of};
+use crate::backend::Event;
+use crate::remote::notification::{
+    FREED, GRANTED, GRANTED_TOPIC, Notification, TAKEN_TOPIC, freed_topic, granted_to, letter_of,
+};
 use crate::{Error, ErrorCode, LockId};
 
 /// Tells a listener that it had too many unread messages to take another one.
 pub(super) const MISSED: &str = "M";
+
+/// It is the turn of a lock id: `T` and the id. Only its owner listens, and whoever sends it has
+/// read the id in the database.
+const CALLED: &str = "T";
 
 /// The pause between two tries to tell a listener that it missed something.
 const CATCH_UP_EVERY: Duration = Duration::from_millis(20);
@@ -30,6 +37,7 @@ impl Message {
     pub(super) fn topic(&self) -> String {
         match self {
             Message::Freed(key) => freed_topic(key.as_str()),
+            Message::Called(id) => turn_topic(id),
             Message::Taken(..) => TAKEN_TOPIC.to_owned(),
             Message::Granted(_) => GRANTED_TOPIC.to_owned(),
         }
@@ -38,10 +46,27 @@ impl Message {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Message::Freed(key) => format!("{FREED}{}", key.as_str()),
+            Message::Called(id) => format!("{CALLED}{}", id.expose()),
             Message::Taken(lock, how) => format!("{}{}{}", letter_of(*how), lock.fence, lock.key.as_str()),
             Message::Granted(lock) => format!("{GRANTED}{}{}", lock.fence, granted_to(lock.holder.as_ref(), &lock.key)),
         }
         .into_bytes()
+    }
+}
+
+/// What the topic of a lock id whose turn it is starts with.
+pub(super) const TURN: &str = "turn:";
+
+/// The topic of a lock id whose turn it is.
+pub(super) fn turn_topic(id: &LockId) -> String {
+    format!("{TURN}{}", id.expose())
+}
+
+/// What a message says; none if it is none of ours.
+pub(super) fn decode(text: &str) -> Option<Notification> {
+    match text.strip_prefix(CALLED) {
+        Some(id) => Some(Notification { topic: turn_topic(&id.parse().ok()?), event: Event::Freed }),
+        None => Notification::decode(text),
     }
 }
 
@@ -130,6 +155,12 @@ impl DatagramSender {
         addresses.into_iter().filter(|address| matches!(self.knock(address), Sent::Missing | Sent::Dead)).collect()
     }
 
+    /// Whether there is a socket of this name and nobody at it: whoever listened there is gone. A
+    /// socket that is missing may have been deleted while its owner is well.
+    pub(super) fn refuses(&mut self, address: &str) -> bool {
+        self.knock(address) == Sent::Dead
+    }
+
     /// Whether whoever listens at this address can be woken, as far as we can tell.
     pub(super) fn reaches(&mut self, address: &str) -> bool {
         self.knock(address) != Sent::Unknown
@@ -199,8 +230,6 @@ pub(super) struct Listening {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Event;
-    use crate::remote::notification::Notification;
     use crate::sqlite::operations::TakenLock;
     use crate::{Fence, Key, Loss};
 
@@ -212,10 +241,12 @@ mod tests {
             (Message::Taken(lock, how), Event::Taken { key: key.clone(), fence, how })
         };
         let freed = (Message::Freed(key.clone()), Event::Freed);
-        for (message, event) in [freed, taken(Loss::Stolen), taken(Loss::ForceReleased)] {
+        let called = (Message::Called(LockId::random().unwrap()), Event::Freed);
+        for (message, event) in [freed, called, taken(Loss::Stolen), taken(Loss::ForceReleased)] {
             let text = String::from_utf8(message.encode()).unwrap();
-            assert_eq!(Notification::decode(&text), Some(Notification { topic: message.topic(), event }));
+            assert_eq!(decode(&text), Some(Notification { topic: message.topic(), event }));
         }
+        assert_eq!(decode("Tno-lock-id"), None);
     }
 
     #[test]

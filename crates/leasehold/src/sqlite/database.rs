@@ -50,6 +50,8 @@ pub(super) enum Writes {
     Others,
     /// We only look, and nobody else had it open when we opened it.
     NobodyAtFirst,
+    /// We only look, and only older programs had written to it when we opened it.
+    OldAtFirst,
 }
 
 impl Database {
@@ -197,7 +199,7 @@ fn prepare(connection: &mut Connection, options: &SqliteOptions) -> Result<HostC
     };
     connection.pragma_update(None, "synchronous", synchronous).map_err(translate)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(translate)?;
-    connection.set_prepared_statement_cache_capacity(32);
+    connection.set_prepared_statement_cache_capacity(64);
     migrate(connection)
 }
 
@@ -225,6 +227,14 @@ pub(super) fn has_our_tables(connection: &Connection) -> Result<bool, Error> {
     Ok(false)
 }
 
+/// Whether the database has the tables of those who hold together or wait. Older programs make it
+/// without them.
+pub(super) fn has_lines(connection: &Connection) -> Result<bool, Error> {
+    let sql = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name IN ('grants', 'line')";
+    let found: i64 = connection.query_row(sql, [], |row| row.get(0)).map_err(translate)?;
+    Ok(found == 2)
+}
+
 /// Makes the tables if they are not there. Several processes may try at once; one does it.
 fn migrate(connection: &mut Connection) -> Result<HostClock, Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(translate)?;
@@ -232,6 +242,11 @@ fn migrate(connection: &mut Connection) -> Result<HostClock, Error> {
         transaction.execute_batch(include_str!("schema.sql")).map_err(translate)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(translate)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(translate)?;
+    }
+    // Programs that do not know these tables find placeholders in the one they know, so that the
+    // layout is still the same for them.
+    if !has_lines(&transaction)? {
+        transaction.execute_batch(include_str!("lines.sql")).map_err(translate)?;
     }
     let clock = HostClock::agree(&transaction)?;
     transaction.commit().map_err(translate)?;

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::bus::{self, DatagramSender};
 use super::database::Database;
 use super::error::translate;
-use super::operations::column;
+use super::rows::column;
 use crate::{Check, Error, Fence, TIME_TOLERANCE, Ttl, Verdict};
 
 /// Less room than this on the disk is worth a warning.
@@ -64,15 +64,17 @@ impl Database {
         let found: i64 = self
             .connection
             .query_row(
-                "SELECT count(*) FROM locks WHERE lock_id IS NOT NULL
-                 AND (acquired_at_ms < 0 OR expires_at_ms NOT BETWEEN 0 AND ?1)",
+                "SELECT (SELECT count(*) FROM locks WHERE lock_id IS NOT NULL
+                         AND (acquired_at_ms < 0 OR expires_at_ms NOT BETWEEN 0 AND ?1))
+                      + (SELECT count(*) FROM grants WHERE acquired_at_ms < 0 OR expires_at_ms NOT BETWEEN 0 AND ?1)
+                      + (SELECT count(*) FROM line WHERE since_ms < 0 OR until_ms NOT BETWEEN 0 AND ?1)",
                 [column(latest.as_millis())],
                 |row| row.get(0),
             )
             .map_err(translate)?;
         Ok(match found {
-            0 => Check::new("rows", Verdict::Ok, "every lock has times that can be"),
-            _ => Check::new("rows", Verdict::Warn, format!("{found} locks have times that make no sense")),
+            0 => Check::new("rows", Verdict::Ok, "every lock and every place in line has times that can be"),
+            _ => Check::new("rows", Verdict::Warn, format!("{found} locks or places have times that make no sense")),
         })
     }
 

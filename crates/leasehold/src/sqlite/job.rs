@@ -2,8 +2,8 @@ use tokio::sync::oneshot;
 
 use super::error::leaves_transaction_intact;
 use super::operations::Operations;
-use crate::backend::{Acquire, AcquireRequest, Extend, ForceRelease, ListPage, Record, Release};
-use crate::{Check, Error, Key, ListRequest, LockId, Operation, Timestamp, Ttl};
+use crate::backend::{Acquire, AcquireAll, AcquireRequest, Extend, Inspected, ListPage, Record, Release};
+use crate::{Check, Error, Fence, Key, ListRequest, LockId, Operation, Timestamp, Ttl};
 
 /// An operation on its way to the thread that owns the database.
 pub(super) struct Job {
@@ -14,35 +14,39 @@ pub(super) struct Job {
 
 pub(super) enum Op {
     Acquire(AcquireRequest),
+    AcquireAll(Vec<AcquireRequest>),
     Release(Vec<LockId>),
     Extend(Vec<(LockId, Ttl)>),
     ByKey(Key),
     ById(LockId),
+    Inspect(Key),
     List(ListRequest),
-    ForceRelease(Key),
+    ForceRelease(Key, Option<Fence>),
     Now,
     /// Removes the row of a key, which only an examination used.
     Forget(Key),
     Examine,
     Listen {
-        topic: String,
+        topics: Vec<String>,
         address: String,
     },
     Unlisten {
-        topic: String,
+        topics: Vec<String>,
         address: String,
     },
 }
 
 pub(super) enum Answer {
     Acquire(Acquire),
+    AcquireAll(AcquireAll),
     /// One for each lock, in their order.
     Release(Vec<Result<Release, Error>>),
     /// One for each lock, in their order.
     Extend(Vec<Result<Extend, Error>>),
     Found(Option<Record>),
+    Inspected(Inspected),
     List(ListPage),
-    ForceRelease(ForceRelease),
+    ForceRelease(Vec<Record>),
     Now(Timestamp),
     Examined(Vec<Check>),
     Done,
@@ -61,12 +65,12 @@ impl Job {
 impl Op {
     fn operation(&self) -> Operation {
         match self {
-            Op::Acquire(_) => Operation::Acquire,
+            Op::Acquire(_) | Op::AcquireAll(_) => Operation::Acquire,
             Op::Release(_) => Operation::Release,
             Op::Extend(_) => Operation::Extend,
-            Op::ByKey(_) | Op::ById(_) | Op::Examine | Op::Now | Op::Forget(_) => Operation::Lookup,
+            Op::ByKey(_) | Op::ById(_) | Op::Inspect(_) | Op::Examine | Op::Now | Op::Forget(_) => Operation::Lookup,
             Op::List(_) => Operation::List,
-            Op::ForceRelease(_) => Operation::ForceRelease,
+            Op::ForceRelease(..) => Operation::ForceRelease,
             Op::Listen { .. } | Op::Unlisten { .. } => Operation::Subscribe,
         }
     }
@@ -74,6 +78,7 @@ impl Op {
     /// How many locks it is about, for those who must not do too many at a time.
     pub(super) fn locks(&self) -> usize {
         match self {
+            Op::AcquireAll(requests) => requests.len(),
             Op::Release(ids) => ids.len(),
             Op::Extend(locks) => locks.len(),
             _ => 1,
@@ -81,30 +86,32 @@ impl Op {
     }
 
     pub(super) fn only_reads(&self) -> bool {
-        matches!(self, Op::ByKey(_) | Op::ById(_) | Op::List(_) | Op::Examine | Op::Now)
+        matches!(self, Op::ByKey(_) | Op::ById(_) | Op::Inspect(_) | Op::List(_) | Op::Examine | Op::Now)
     }
 
     pub(super) fn run(&self, operations: &mut Operations<'_>) -> Result<Answer, Error> {
         Ok(match self {
             Op::Acquire(request) => Answer::Acquire(operations.acquire(request)?),
+            Op::AcquireAll(requests) => Answer::AcquireAll(operations.acquire_all(requests)?),
             Op::Release(ids) => Answer::Release(self.each(ids, |id| operations.release(id))?),
             Op::Extend(locks) => Answer::Extend(self.each(locks, |(id, ttl)| operations.extend(id, *ttl))?),
             Op::ByKey(key) => Answer::Found(operations.by_key(key)?),
             Op::ById(id) => Answer::Found(operations.by_id(id)?),
+            Op::Inspect(key) => Answer::Inspected(operations.inspect(key)?),
             Op::List(request) => Answer::List(operations.list(request)?),
-            Op::ForceRelease(key) => Answer::ForceRelease(operations.force_release(key)?),
+            Op::ForceRelease(key, only) => Answer::ForceRelease(operations.force_release(key, *only)?),
             Op::Now => Answer::Now(operations.now),
             Op::Forget(key) => {
                 operations.forget(key)?;
                 Answer::Done
             }
             Op::Examine => Answer::Examined(operations.database.examine()?),
-            Op::Listen { topic, address } => {
-                operations.listen(topic, address)?;
+            Op::Listen { topics, address } => {
+                operations.listen(topics, address)?;
                 Answer::Done
             }
-            Op::Unlisten { topic, address } => {
-                operations.unlisten(topic, address)?;
+            Op::Unlisten { topics, address } => {
+                operations.unlisten(topics, address)?;
                 Answer::Done
             }
         })

@@ -1,8 +1,12 @@
 //! Locks in a SQLite file.
 
 mod access;
+#[cfg(test)]
+mod agreement;
 mod bus;
+mod calls;
 mod clock;
+mod crowd;
 mod database;
 mod directory;
 mod driver;
@@ -11,14 +15,19 @@ mod examine;
 #[cfg(feature = "_fuzzing")]
 pub(crate) mod fuzzing;
 mod job;
+mod key_rows;
+mod looks;
 mod open;
 mod operations;
+mod placeholder;
 mod push;
 mod read_only;
+mod rows;
 mod stand_in;
 mod url;
 mod worker;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,14 +42,14 @@ use self::database::Database;
 use self::job::{Answer, Job, Op};
 use self::push::SocketConnection;
 use crate::backend::{
-    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, ListRequest, LookupBy, Record,
-    Release, Subscription, TimeAuthority, Topic,
+    Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, ListRequest, LookupBy,
+    MOST_KEYS, Record, Release, Subscription, TimeAuthority, Topic,
 };
 use crate::process::Process;
 use crate::remote::listener::Listener;
 use crate::remote::notification::{GRANTED_TOPIC, TAKEN_TOPIC, freed_topic};
 use crate::remote::per_runtime::PerRuntime;
-use crate::{Check, Error, ErrorCode, Key, LockId, Timestamp, Ttl};
+use crate::{Check, Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
 
@@ -296,6 +305,18 @@ fn stopped() -> Error {
     Error::new(ErrorCode::Internal, "the thread of the database has stopped").with_outcome_unknown()
 }
 
+/// Refuses what would be two answers about one lock.
+fn check_all(requests: &[AcquireRequest]) -> Result<(), Error> {
+    let keys: HashSet<_> = requests.iter().map(|request| &request.key).collect();
+    let ids: HashSet<_> = requests.iter().map(|request| request.lock_id).collect();
+    let distinct = keys.len() == requests.len() && ids.len() == requests.len();
+    if distinct && requests.len() <= MOST_KEYS {
+        return Ok(());
+    }
+    let wrong = format!("several locks at once are up to {MOST_KEYS}, each of a key and with an id of its own");
+    Err(Error::invalid(wrong).during(Operation::Acquire))
+}
+
 /// The answers for so many locks, none of which could be decided on.
 fn failed<T>(locks: usize, outcome: Result<Answer, Error>) -> Vec<Result<T, Error>> {
     let error = outcome.err().unwrap_or_else(stopped);
@@ -335,6 +356,14 @@ impl Backend for Sqlite {
         }
     }
 
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        check_all(requests)?;
+        match self.call(Op::AcquireAll(requests.to_vec())).await? {
+            Answer::AcquireAll(answer) => Ok(answer),
+            _ => Err(stopped()),
+        }
+    }
+
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         self.release_many(&[*id]).await.pop().unwrap_or_else(|| Err(stopped()))
     }
@@ -365,6 +394,13 @@ impl Backend for Sqlite {
         self.find(by).await
     }
 
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        match self.call(Op::Inspect(key.clone())).await? {
+            Answer::Inspected(found) => Ok(found),
+            _ => Err(stopped()),
+        }
+    }
+
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
         match self.call(Op::List(request.clone())).await? {
             Answer::List(page) => Ok(page),
@@ -375,6 +411,7 @@ impl Backend for Sqlite {
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
         let name = match topic {
             Topic::Freed(key) => freed_topic(key.as_str()),
+            Topic::Turn(key, id) => push::turn_of(key, id),
             Topic::Taken => TAKEN_TOPIC.to_owned(),
             Topic::Granted => GRANTED_TOPIC.to_owned(),
         };
@@ -388,8 +425,8 @@ impl Backend for Sqlite {
         listener.subscribe(name, topic.backlog(), self.capabilities().call_timeout).await
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        match self.call(Op::ForceRelease(key.clone())).await? {
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        match self.call(Op::ForceRelease(key.clone(), only)).await? {
             Answer::ForceRelease(answer) => Ok(answer),
             _ => Err(stopped()),
         }
@@ -403,7 +440,12 @@ impl Backend for Sqlite {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new(TimeAuthority::Store).with_wake_ups(true).with_clock_floored_fences(true)
+        // Datagrams do not reach a socket that is full, or another user's that is not for us.
+        Capabilities::new(TimeAuthority::Store)
+            .with_wake_ups(true)
+            .with_lossy_wake_ups(true)
+            .with_clock_floored_fences(true)
+            .with_lines(true)
     }
 }
 

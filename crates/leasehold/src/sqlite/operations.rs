@@ -1,16 +1,23 @@
-use rusqlite::config::DbConfig;
-use rusqlite::{CachedStatement, OptionalExtension, Row, params};
+//! What is decided about locks that are held by one alone and that nobody waits for: nearly all.
+//! The others are in `crowd.rs`.
 
+use rusqlite::config::DbConfig;
+use rusqlite::{CachedStatement, OptionalExtension, Params, Row, params};
+
+use super::bus::DatagramSender;
 use super::database::Database;
 use super::error::{is_unique_violation, translate};
-use crate::backend::{Absence, Acquire, AcquireRequest, Extend, ForceRelease, ListPage, Record, Release};
-use crate::remote::stored::unreadable;
-use crate::{Error, Fence, Holder, Key, ListRequest, LockId, Loss, Metadata, Timestamp, Ttl};
+use super::placeholder;
+use super::rows::{Held, KeyRow, column, key_row};
+use crate::backend::{Absence, Acquire, AcquireRequest, Extend, Line, Mode, Record, Release};
+use crate::{Error, Fence, Holder, Key, LockId, Loss, Timestamp, Ttl};
 
 /// What an operation wants to tell others once its transaction is committed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
     Freed(Key),
+    /// It is the turn of this lock id.
+    Called(LockId),
     Taken(TakenLock, Loss),
     Granted(GrantedLock),
 }
@@ -33,53 +40,73 @@ pub(super) struct TakenLock {
 /// The operations of a store within a transaction that somebody else began and will commit.
 pub(super) struct Operations<'a> {
     pub(super) database: &'a Database,
+    /// To find out who is still there.
+    pub(super) sender: &'a mut DatagramSender,
     pub(super) now: Timestamp,
     pub(super) messages: &'a mut Vec<Message>,
-    /// Whether there are listeners, once that has been looked up.
-    pub(super) listeners: Option<bool>,
+    /// What there is, once that has been looked up.
+    pub(super) present: Option<Present>,
 }
 
-/// A row of the table: its record if somebody holds it, and its fence in any case.
-struct Found {
-    record: Option<Record>,
-    fence: Fence,
+/// Which tables have rows. Most locks need no more than to know that they have none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present {
+    pub(super) listeners: bool,
+    pub(super) waiters: bool,
+    pub(super) grants: bool,
 }
 
 impl Operations<'_> {
     pub(super) fn acquire(&mut self, request: &AcquireRequest) -> Result<Acquire, Error> {
         let found = self.find(include_str!("find.sql"), request.key.as_str())?;
-        let last = found.as_ref().map(|found| found.fence);
         let mut stolen = None;
-        if let Some(record) = self.live(found) {
-            if record.lock_id == request.lock_id {
-                return Ok(Acquire::Granted(record.grant()));
+        let mut crowded = request.mode != Mode::Exclusive;
+        match found.as_ref().map(|row| &row.held) {
+            None | Some(Held::Nobody) => {}
+            Some(Held::Otherwise(_)) => crowded = true,
+            Some(Held::Plain(record)) if record.expires_at.is_live(self.now) => {
+                if record.lock_id == request.lock_id {
+                    return Ok(Acquire::Granted(record.grant()));
+                }
+                if request.steal.allows(&request.holder, record, self.now) {
+                    stolen = Some(TakenLock { key: record.key.clone(), fence: record.fence });
+                } else if matches!(request.line, Line::Join { .. }) {
+                    crowded = true;
+                } else {
+                    return Ok(Acquire::Held(record.contention(self.now)));
+                }
             }
-            if !request.steal.allows(&request.holder, &record, self.now) {
-                return Ok(Acquire::Held(record.contention(self.now)));
-            }
-            stolen = Some(TakenLock { key: record.key, fence: record.fence });
+            Some(Held::Plain(_)) => {}
+        }
+        let present = self.present()?;
+        if crowded || ((present.waiters || present.grants) && self.around(request)?.is_somebody()) {
+            return self.acquire_in_crowd(request, found);
         }
         let record = Record {
             key: request.key.clone(),
             lock_id: request.lock_id,
-            fence: Fence::next(last, self.now)?,
-            acquired_at: Timestamp::from_millis(self.now.as_millis()),
+            fence: Fence::next(found.map(|row| row.fence), self.now)?,
+            acquired_at: self.now.whole_millis(),
             expires_at: self.now.expiry(request.ttl),
             holder: Some(request.holder.clone()),
             metadata: request.metadata.clone(),
+            mode: Mode::Exclusive,
+            slot: None,
         };
-        self.grant(&record)?;
-        self.messages.extend(stolen.map(|victim| Message::Taken(victim, Loss::Stolen)));
-        if self.has_listeners()? {
-            let Record { key, fence, holder, .. } = record.clone();
-            self.messages.push(Message::Granted(GrantedLock { key, fence, holder }));
+        match self.write_lock(&record) {
+            Ok(()) => {}
+            Err(error) if is_unique_violation(&error) => return Err(Error::id_in_use()),
+            Err(error) => return Err(translate(error)),
         }
+        self.messages.extend(stolen.map(|victim| Message::Taken(victim, Loss::Stolen)));
+        self.tell_granted(&record.key, record.fence, record.holder.as_ref())?;
         Ok(Acquire::Granted(record.grant()))
     }
 
-    fn grant(&self, record: &Record) -> Result<(), Error> {
+    /// Makes this the lock of its key.
+    pub(super) fn write_lock(&self, record: &Record) -> rusqlite::Result<()> {
         let metadata = (!record.metadata.is_empty()).then(|| record.metadata.to_json());
-        let granted = self.prepare(include_str!("grant.sql"))?.execute(params![
+        let values = params![
             record.key.as_str(),
             record.lock_id.expose(),
             column(record.fence.get()),
@@ -87,108 +114,113 @@ impl Operations<'_> {
             column(record.expires_at.as_millis()),
             record.holder.as_ref().map(Holder::as_str),
             metadata,
-        ]);
-        match granted {
-            Ok(_) => Ok(()),
-            Err(error) if is_unique_violation(&error) => Err(Error::id_in_use()),
-            Err(error) => Err(translate(error)),
+        ];
+        self.database.connection.prepare_cached(include_str!("grant.sql"))?.execute(values).map(drop)
+    }
+
+    pub(super) fn tell_granted(&mut self, key: &Key, fence: Fence, holder: Option<&Holder>) -> Result<(), Error> {
+        if self.present()?.listeners {
+            let lock = GrantedLock { key: key.clone(), fence, holder: holder.cloned() };
+            self.messages.push(Message::Granted(lock));
         }
+        Ok(())
     }
 
     pub(super) fn release(&mut self, id: &LockId) -> Result<Release, Error> {
-        // The key is of interest only to listeners, and there seldom are any.
-        let key = if self.has_listeners()? { self.key_of(id)? } else { None };
-        let released = self
-            .prepare(include_str!("release.sql"))?
-            .execute(params![id.expose(), self.dead_at()])
-            .map_err(translate)?;
-        if released == 0 {
-            return Ok(Release::Absent(self.absence(id)?));
+        let present = self.present()?;
+        // The key is of interest only to listeners and waiters, and there seldom are any.
+        let key = if present.listeners || present.waiters { self.key_of(id)? } else { None };
+        if let Some(key) = &key
+            && present.waiters
+            && self.has_line(key)?
+        {
+            return self.release_in_crowd(key, id);
         }
-        self.messages.extend(key.map(Message::Freed));
-        Ok(Release::Released)
+        if self.is_placeholder(id)? {
+            return Ok(Release::Absent(Absence::NotFound));
+        }
+        let released = self.execute(include_str!("release.sql"), params![id.expose(), self.dead_at()])?;
+        if released > 0 {
+            self.messages.extend(key.map(Message::Freed));
+            return Ok(Release::Released);
+        }
+        match key {
+            None if present.waiters || present.grants => self.release_elsewhere(id),
+            _ => Ok(Release::Absent(self.absence(id)?)),
+        }
     }
 
+    /// The key whose lock, held by one alone, a lock id has, live or dead.
     fn key_of(&self, id: &LockId) -> Result<Option<Key>, Error> {
-        let mut statement = self.prepare(include_str!("key_of.sql"))?;
-        let key: Option<String> = statement.query_row([id.expose()], |row| row.get(0)).optional().map_err(translate)?;
+        let key: Option<String> = self.first(include_str!("key_of.sql"), [id.expose()], |row| row.get(0))?;
         key.as_deref().map(Key::new).transpose()
     }
 
-    /// Whether anybody at all wants to hear of anything. Looked up once for all the operations of a
-    /// transaction.
-    fn has_listeners(&mut self) -> Result<bool, Error> {
-        if let Some(known) = self.listeners {
+    /// Whether this is not an id of a lock, but one of those that stand in its place.
+    fn is_placeholder(&self, id: &LockId) -> Result<bool, Error> {
+        if !placeholder::may_be(id.expose()) {
+            return Ok(false);
+        }
+        let found = self.find(include_str!("find_by_id.sql"), id.expose())?;
+        Ok(matches!(found, Some(KeyRow { held: Held::Otherwise(_), .. })))
+    }
+
+    /// Whether anybody at all listens, waits, or holds something together with others. Looked up
+    /// once for all the operations of a transaction.
+    pub(super) fn present(&mut self) -> Result<Present, Error> {
+        if let Some(known) = self.present {
             return Ok(known);
         }
-        let sql = "SELECT EXISTS (SELECT 1 FROM listeners)";
-        let found = self.prepare(sql)?.query_row([], |row| row.get(0)).map_err(translate)?;
-        self.listeners = Some(found);
+        let read = |row: &Row<'_>| Ok(Present { listeners: row.get(0)?, waiters: row.get(1)?, grants: row.get(2)? });
+        let found = self.prepare(include_str!("present.sql"))?.query_row([], read).map_err(translate)?;
+        self.present = Some(found);
         Ok(found)
     }
 
-    pub(super) fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        let expires_at = self.now.expiry(ttl);
-        let extended = self
-            .prepare(include_str!("extend.sql"))?
-            .execute(params![id.expose(), self.dead_at(), column(expires_at.as_millis())])
-            .map_err(translate)?;
-        if extended == 0 {
-            return Ok(Extend::Absent(self.absence(id)?));
+    pub(super) fn extend(&mut self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
+        if self.is_placeholder(id)? {
+            return Ok(Extend::Absent(Absence::NotFound));
         }
-        Ok(Extend::Extended { expires_at })
+        let expires_at = self.now.expiry(ttl);
+        let until = column(expires_at.as_millis());
+        if self.execute(include_str!("extend.sql"), params![id.expose(), self.dead_at(), until])? > 0 {
+            return Ok(Extend::Extended { expires_at });
+        }
+        if self.present()?.grants && self.extend_grant(id, expires_at)? {
+            return Ok(Extend::Extended { expires_at });
+        }
+        Ok(Extend::Absent(self.absence(id)?))
     }
 
-    pub(super) fn force_release(&mut self, key: &Key) -> Result<ForceRelease, Error> {
+    pub(super) fn force_release(&mut self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
         let found = self.find(include_str!("find.sql"), key.as_str())?;
-        let Some(record) = self.live(found) else {
-            return Ok(ForceRelease::Absent);
+        let present = self.present()?;
+        let crowded = matches!(found, Some(KeyRow { held: Held::Otherwise(_), .. }));
+        if crowded || (present.waiters && self.has_line(key)?) {
+            return self.force_release_in_crowd(key, found, only);
+        }
+        let wanted = |record: &Record| only.is_none_or(|only| record.fence == only);
+        let Some(record) = self.live(found).filter(wanted) else {
+            return Ok(Vec::new());
         };
-        self.prepare(include_str!("force_release.sql"))?.execute([key.as_str()]).map_err(translate)?;
+        self.execute(include_str!("force_release.sql"), [key.as_str()])?;
         self.messages.push(Message::Freed(key.clone()));
         let lock = TakenLock { key: record.key.clone(), fence: record.fence };
         self.messages.push(Message::Taken(lock, Loss::ForceReleased));
-        Ok(ForceRelease::Released(record))
+        Ok(vec![record])
     }
 
-    pub(super) fn by_key(&self, key: &Key) -> Result<Option<Record>, Error> {
-        Ok(self.live(self.find(include_str!("find.sql"), key.as_str())?))
-    }
-
-    pub(super) fn by_id(&self, id: &LockId) -> Result<Option<Record>, Error> {
-        Ok(self.live(self.find(include_str!("find_by_id.sql"), id.expose())?))
-    }
-
-    pub(super) fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
-        let limit = request.page_size();
-        let mut statement = self.prepare(include_str!("list.sql"))?;
-        // One more than fits tells whether there is a next page.
-        let wanted = params![self.dead_at(), request.prefix(), request.cursor(), column(limit as u64 + 1)];
-        let rows = statement.query_map(wanted, found).map_err(translate)?;
-        let mut records = Vec::new();
-        for row in rows {
-            let record = row.map_err(translate)?.record;
-            match record {
-                Some(record) if record.key.as_str().starts_with(request.prefix()) => records.push(record),
-                _ => break,
-            }
-        }
-        let more = records.len() > limit;
-        records.truncate(limit);
-        let next = records.last().filter(|_| more).map(|last| last.key.as_str().to_owned());
-        Ok(ListPage { records, next })
-    }
-
-    pub(super) fn listen(&mut self, topic: &str, address: &str) -> Result<(), Error> {
+    pub(super) fn listen(&mut self, topics: &[String], address: &str) -> Result<(), Error> {
         // A subscriber hears of everything after its own operation, also in the same transaction.
-        self.listeners = Some(true);
+        let present = self.present()?;
+        self.present = Some(Present { listeners: true, ..present });
         let sql = "INSERT OR IGNORE INTO listeners (topic, address) VALUES (?1, ?2)";
-        self.prepare(sql)?.execute([topic, address]).map(drop).map_err(translate)
+        topics.iter().try_for_each(|topic| self.execute(sql, [topic, address]).map(drop))
     }
 
-    pub(super) fn unlisten(&self, topic: &str, address: &str) -> Result<(), Error> {
+    pub(super) fn unlisten(&self, topics: &[String], address: &str) -> Result<(), Error> {
         let sql = "DELETE FROM listeners WHERE topic = ?1 AND address = ?2";
-        self.prepare(sql)?.execute([topic, address]).map(drop).map_err(translate)
+        topics.iter().try_for_each(|topic| self.execute(sql, [topic, address]).map(drop))
     }
 
     /// Removes the row of a key that nobody holds, fence and all. Only the key of an examination,
@@ -198,61 +230,63 @@ impl Operations<'_> {
         let triggers = |on| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, on).map_err(translate);
         triggers(false)?;
         let sql = "DELETE FROM locks WHERE key = ?1 AND lock_id IS NULL";
-        let forgotten = connection.execute(sql, [key.as_str()]).map(drop).map_err(translate);
+        let forgotten = connection.execute(sql, [key.as_str()]).map_err(translate);
         triggers(true)?;
-        forgotten
+        forgotten?;
+        let unheld = "DELETE FROM grants WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM locks WHERE key = ?1)";
+        let awaited = "DELETE FROM line WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM locks WHERE key = ?1)";
+        [unheld, awaited].into_iter().try_for_each(|sql| self.execute(sql, [key.as_str()]).map(drop))
     }
 
-    fn absence(&self, id: &LockId) -> Result<Absence, Error> {
-        let found = self.find(include_str!("find_by_id.sql"), id.expose())?;
-        Ok(if found.is_some() { Absence::Expired } else { Absence::NotFound })
+    fn absence(&mut self, id: &LockId) -> Result<Absence, Error> {
+        let mut found = self.find(include_str!("find_by_id.sql"), id.expose())?.is_some();
+        if !found && self.present()?.grants {
+            found = self.grant_by_id(id)?.is_some();
+        }
+        Ok(if found { Absence::Expired } else { Absence::NotFound })
     }
 
-    fn find(&self, sql: &'static str, by: &str) -> Result<Option<Found>, Error> {
-        self.prepare(sql)?.query_row([by], found).optional().map_err(translate)
+    pub(super) fn find(&self, sql: &'static str, by: &str) -> Result<Option<KeyRow>, Error> {
+        self.first(sql, [by], key_row)
     }
 
-    fn live(&self, found: Option<Found>) -> Option<Record> {
-        found?.record.filter(|record| record.expires_at.is_live(self.now))
+    /// The lock in a row, if it is held by one alone.
+    pub(super) fn live(&self, found: Option<KeyRow>) -> Option<Record> {
+        match found?.held {
+            Held::Plain(record) if record.expires_at.is_live(self.now) => Some(record),
+            _ => None,
+        }
     }
 
     /// A lock that expires at this time or before is dead.
-    fn dead_at(&self) -> i64 {
+    pub(super) fn dead_at(&self) -> i64 {
         column(self.now.latest_dead().as_millis())
     }
 
-    fn prepare(&self, sql: &'static str) -> Result<CachedStatement<'_>, Error> {
+    pub(super) fn prepare(&self, sql: &'static str) -> Result<CachedStatement<'_>, Error> {
         self.database.connection.prepare_cached(sql).map_err(translate)
     }
-}
 
-/// SQLite's integers are signed. Ours stay far below the limit.
-pub(super) fn column(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
+    /// How many rows a statement changed.
+    pub(super) fn execute(&self, sql: &'static str, values: impl Params) -> Result<usize, Error> {
+        self.prepare(sql)?.execute(values).map_err(translate)
+    }
 
-/// Reads a row of `key, lock_id, fence, acquired_at_ms, expires_at_ms, holder, metadata`.
-fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
-    let number =
-        |index| row.get::<_, i64>(index).and_then(|value| u64::try_from(value).map_err(|error| invalid(index, error)));
-    let fence = Fence::new(number(2)?).map_err(|error| invalid(2, error))?;
-    let Some(lock_id) = row.get_ref(1)?.as_str_or_null()? else {
-        return Ok(Found { record: None, fence });
-    };
-    let holder = row.get_ref(5)?.as_str_or_null()?.map(Holder::new).transpose();
-    let metadata = row.get_ref(6)?.as_str_or_null()?.map(serde_json::from_str::<Metadata>).transpose();
-    let record = Record {
-        key: Key::new(row.get_ref(0)?.as_str()?).map_err(|error| invalid(0, error))?,
-        lock_id: lock_id.parse().map_err(|error| invalid(1, error))?,
-        fence,
-        acquired_at: Timestamp::from_millis(number(3)?),
-        expires_at: Timestamp::from_millis(number(4)?),
-        holder: holder.map_err(|error| invalid(5, error))?,
-        metadata: metadata.map_err(|error| invalid(6, unreadable(&error)))?.unwrap_or_default(),
-    };
-    Ok(Found { record: Some(record), fence })
-}
+    pub(super) fn first<T>(
+        &self,
+        sql: &'static str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Error> {
+        self.prepare(sql)?.query_row(values, read).optional().map_err(translate)
+    }
 
-fn invalid(column: usize, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into())
+    pub(super) fn all<T>(
+        &self,
+        sql: &'static str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Error> {
+        self.prepare(sql)?.query_map(values, read).and_then(Iterator::collect).map_err(translate)
+    }
 }

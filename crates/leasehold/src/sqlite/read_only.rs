@@ -7,7 +7,7 @@ use rustix::fs::Access;
 
 use super::access;
 use super::clock::HostClock;
-use super::database::{Database, INDEX, LOG, Writes, beside, has_our_tables, wait_for_others};
+use super::database::{Database, INDEX, LOG, Writes, beside, has_lines, has_our_tables, wait_for_others};
 use super::error::translate;
 use crate::Error;
 
@@ -21,7 +21,7 @@ impl Database {
 
     /// What was read as it stood may be outdated.
     pub(super) fn look_again(&mut self) -> Result<(), Error> {
-        if self.writes == Writes::NobodyAtFirst {
+        if matches!(self.writes, Writes::NobodyAtFirst | Writes::OldAtFirst) {
             *self = Self::open_read_only(self.path())?;
         }
         Ok(())
@@ -46,14 +46,26 @@ fn open(path: &Path) -> Result<(Connection, Writes), Error> {
     };
     let mut connection = opened.map_err(translate)?;
     connection.busy_handler(Some(wait_for_others)).map_err(translate)?;
-    connection.set_prepared_statement_cache_capacity(32);
-    if has_our_tables(&connection)? { Ok((connection, writes)) } else { Ok((empty()?, Writes::NobodyAtFirst)) }
+    connection.set_prepared_statement_cache_capacity(64);
+    if !has_our_tables(&connection)? {
+        return Ok((empty()?, Writes::NobodyAtFirst));
+    }
+    if has_lines(&connection)? {
+        return Ok((connection, writes));
+    }
+    // Nobody stands in line, and nobody holds anything together with others, until somebody makes
+    // the tables for that.
+    let in_memory = include_str!("lines.sql").replace("IF NOT EXISTS ", "IF NOT EXISTS temp.");
+    connection.pragma_update(None, "temp_store", "memory").map_err(translate)?;
+    connection.execute_batch(&in_memory).map_err(translate)?;
+    Ok((connection, if writes == Writes::Others { Writes::OldAtFirst } else { writes }))
 }
 
 /// A database in memory with nothing in it.
 fn empty() -> Result<Connection, Error> {
     let connection = Connection::open_in_memory().map_err(translate)?;
     connection.execute_batch(include_str!("schema.sql")).map_err(translate)?;
+    connection.execute_batch(include_str!("lines.sql")).map_err(translate)?;
     Ok(connection)
 }
 

@@ -10,7 +10,8 @@ use super::database::{Database, Writes};
 use super::error::{is_full, leaves_transaction_intact, translate};
 use super::job::{Answer, Job};
 use super::open::OPEN;
-use super::operations::{Message, Operations, column};
+use super::operations::{Message, Operations};
+use super::rows::column;
 use crate::{Error, ErrorCode};
 
 /// About how many locks are decided on in one transaction, so that nobody waits long for an answer.
@@ -117,7 +118,7 @@ impl Worker {
         match outcome {
             Ok(Committed { answers, datagrams }) => {
                 // First the datagrams: a process may end as soon as it has its answer.
-                self.deliver(&datagrams);
+                self.deliver(datagrams);
                 for (job, answer) in batch.into_iter().zip(answers) {
                     job.answer(answer);
                 }
@@ -148,7 +149,8 @@ impl Worker {
         let mut messages = Vec::new();
         // Read only now: waiting for the write lock takes time.
         let now = self.database.now();
-        let mut operations = Operations { database: &self.database, now, messages: &mut messages, listeners: None };
+        let (database, sender) = (&self.database, &mut self.sender);
+        let mut operations = Operations { database, sender, now, messages: &mut messages, present: None };
         let mut answers = Vec::with_capacity(batch.len());
         for job in batch {
             let answer = job.op.run(&mut operations);
@@ -183,36 +185,45 @@ impl Worker {
         })
     }
 
-    fn deliver(&mut self, datagrams: &[Datagram]) {
-        let dead = self.sender.send(datagrams);
-        if let Err(error) = self.forget(&dead) {
-            // The next sweep will do it.
-            tracing::debug!(%error, "cannot strike off listeners who are gone");
+    fn deliver(&mut self, mut datagrams: Vec<Datagram>) {
+        // Those who are gone may be first in line, and others are to hear that they are next.
+        while !datagrams.is_empty() {
+            let gone = self.sender.send(&datagrams);
+            datagrams = self.forget(&gone).unwrap_or_else(|error| {
+                // The next sweep will do it.
+                tracing::debug!(%error, "cannot strike off listeners who are gone");
+                Vec::new()
+            });
         }
     }
 
-    /// Strikes off listeners who are gone.
-    fn forget(&mut self, addresses: &[String]) -> Result<(), Error> {
+    /// Strikes off listeners who are gone, and what they waited for. Returns what others are to
+    /// hear of that.
+    fn forget(&mut self, addresses: &[String]) -> Result<Vec<Datagram>, Error> {
         if addresses.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         self.execute("BEGIN IMMEDIATE")?;
-        let struck_off = addresses.iter().try_for_each(|address| {
-            let sql = "DELETE FROM listeners WHERE address = ?1";
-            self.database.connection.prepare_cached(sql)?.execute([address]).map(drop)
-        });
-        match struck_off {
-            Ok(()) => {
+        match self.strike_off(addresses) {
+            Ok(datagrams) => {
                 self.commit()?;
                 // Only now: as long as somebody may send there, nobody else shall have the name.
                 self.sender.remove(addresses);
-                Ok(())
+                Ok(datagrams)
             }
             Err(error) => {
                 let _ = self.execute("ROLLBACK");
-                Err(translate(error))
+                Err(error)
             }
         }
+    }
+
+    fn strike_off(&mut self, addresses: &[String]) -> Result<Vec<Datagram>, Error> {
+        let mut messages = Vec::new();
+        let (database, sender, now) = (&self.database, &mut self.sender, self.database.now());
+        let mut operations = Operations { database, sender, now, messages: &mut messages, present: None };
+        addresses.iter().try_for_each(|address| operations.strike_off(address))?;
+        self.address(&messages)
     }
 
     fn sweep(&mut self) -> Result<(), Error> {
@@ -220,17 +231,32 @@ impl Worker {
             return Ok(());
         }
         self.database.check_identity()?;
+        self.execute("BEGIN IMMEDIATE")?;
+        let swept = self.sweep_rows();
+        if swept.is_err() {
+            let _ = self.execute("ROLLBACK");
+        }
+        swept.map_err(translate)?;
+        self.commit()?;
         let connection = &self.database.connection;
-        let swept = column(self.database.now().latest_swept().as_millis());
-        connection.execute(include_str!("sweep.sql"), params![swept]).map_err(translate)?;
         let addresses: Vec<String> = connection
             .prepare("SELECT DISTINCT address FROM listeners ORDER BY random() LIMIT 200")
             .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
             .map_err(translate)?;
         let dead = self.sender.dead(addresses);
-        self.forget(&dead)?;
+        let datagrams = self.forget(&dead)?;
+        self.deliver(datagrams);
         let strays = self.sender.strays();
         self.sender.remove(&strays);
+        Ok(())
+    }
+
+    fn sweep_rows(&self) -> rusqlite::Result<()> {
+        let (connection, now) = (&self.database.connection, self.database.now());
+        let dead = column(now.latest_swept().as_millis());
+        connection.execute(include_str!("sweep.sql"), params![dead])?;
+        connection.execute(include_str!("sweep_grants.sql"), params![dead])?;
+        connection.execute(include_str!("sweep_line.sql"), params![column(now.as_millis())])?;
         Ok(())
     }
 

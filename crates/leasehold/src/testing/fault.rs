@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use futures_core::Stream;
 
 use crate::backend::{
-    Absence, Acquire, AcquireRequest, Backend, Capabilities, Event, Extend, ForceRelease, ListPage, LookupBy, Record,
-    Release, Subscription, Topic,
+    Absence, Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Event, Extend, Inspected, ListPage, LookupBy,
+    Record, Release, Subscription, Topic,
 };
 use crate::sync::lock;
-use crate::{Error, ErrorCode, Key, ListRequest, LockId, Operation, Timestamp, Ttl};
+use crate::{Error, ErrorCode, Fence, Key, ListRequest, LockId, Operation, Timestamp, Ttl};
 
 /// One thing that goes wrong in a call to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,6 +230,10 @@ impl Backend for FaultLayer {
         self.faults.play(Operation::Acquire, None, self.store.acquire(request)).await
     }
 
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        self.faults.play(Operation::Acquire, None, self.store.acquire_all(requests)).await
+    }
+
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         let refused = Some(Release::Absent(Absence::NotFound));
         self.faults.play(Operation::Release, refused, self.store.release(id)).await
@@ -248,6 +252,10 @@ impl Backend for FaultLayer {
         self.faults.play(Operation::Lookup, None, self.store.lookup(by)).await
     }
 
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        self.faults.play(Operation::Lookup, None, self.store.inspect(key)).await
+    }
+
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
         self.faults.play(Operation::List, None, self.store.list(request)).await
     }
@@ -257,8 +265,8 @@ impl Backend for FaultLayer {
         Ok(Subscription::new(Deaf { events, faults: self.faults.clone() }))
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        self.faults.play(Operation::ForceRelease, None, self.store.force_release(key)).await
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        self.faults.play(Operation::ForceRelease, None, self.store.force_release(key, only)).await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
@@ -266,7 +274,9 @@ impl Backend for FaultLayer {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
+        let found = self.store.capabilities();
+        let loses = self.faults.0.drop_wake_ups.load(Ordering::Acquire);
+        found.with_lossy_wake_ups(found.lossy_wake_ups || loses)
     }
 }
 

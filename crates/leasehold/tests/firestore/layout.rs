@@ -135,7 +135,7 @@ async fn a_forced_release_does_not_forget_a_fence_that_only_the_lock_has() {
     server.set_document("locks/order:1", &ahead);
     let counter = json!({"fence": {"stringValue": "000000000000007"}, "keyDebug": {"stringValue": "order:1"}});
     server.set_document("fence_counters/fence:order:1", &counter);
-    store.force_release(&key("order:1")).await.unwrap();
+    store.force_release(&key("order:1"), None).await.unwrap();
     assert_eq!(granted(&*store, &request("order:1")).await.fence.to_string(), "080000000000001");
 }
 

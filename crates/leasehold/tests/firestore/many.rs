@@ -55,7 +55,7 @@ async fn a_lock_that_changes_hands_in_between_is_left_alone_and_the_others_are_w
     server.inject(FirestoreFault::delay(Duration::from_millis(500)).after().on("RunQuery").times(2));
     let in_between = async {
         eventually("the locks have been read", async || server.fault_hits() == 2).await;
-        others.force_release(&theirs.key).await.unwrap();
+        others.force_release(&theirs.key, None).await.unwrap();
         granted(&*others, &theirs).await;
     };
     let (answers, ()) = tokio::join!(store.extend_many(&locks), in_between);

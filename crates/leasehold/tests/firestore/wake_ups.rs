@@ -27,7 +27,7 @@ async fn what_was_there_before_is_no_news() {
     let store = connect(&server.url()).await;
     let stolen = request("stolen");
     granted(&*store, &stolen).await;
-    store.force_release(&stolen.key).await.unwrap();
+    store.force_release(&stolen.key, None).await.unwrap();
     granted(&*store, &request("order:42")).await;
     // A key that nobody holds, a lock that was taken a moment ago, and one that was granted.
     let mut subscriptions = vec![
@@ -71,7 +71,7 @@ async fn losses_are_told_with_key_and_fence_and_later_grants_of_the_key_are_not(
     let stolen = granted(&*store, &thief).await.fence;
     let event = Event::Taken { key: held.key.clone(), fence, how: Loss::Stolen };
     assert_eq!(soon("the steal", taken.next()).await, Some(event));
-    store.force_release(&held.key).await.unwrap();
+    store.force_release(&held.key, None).await.unwrap();
     let event = Event::Taken { key: held.key.clone(), fence: stolen, how: Loss::ForceReleased };
     assert_eq!(soon("the force", taken.next()).await, Some(event.clone()));
     // The counter goes on to tell of it for a minute: the same lock, which is dead all the same.
@@ -130,7 +130,7 @@ async fn a_hundred_waiters_share_one_stream_and_leave_no_target() {
     eventually("all of them wait", async || server.listened_documents().len() == 100).await;
     assert_eq!(server.streams(), 1);
     for number in 0..100 {
-        store.force_release(&key(&format!("order:{number}"))).await.unwrap();
+        store.force_release(&key(&format!("order:{number}")), None).await.unwrap();
     }
     for guard in soon("all locks", waiting.join_all()).await {
         guard.release().await.unwrap();

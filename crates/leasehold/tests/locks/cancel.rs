@@ -56,6 +56,7 @@ async fn a_waiting_acquire_dropped_at_any_await_point_leaves_no_orphan_and_block
             world.faults.clear(Operation::Acquire);
             world.clock.advance(Duration::from_secs(1));
             world.freed("k").await;
+            eventually("its place is given up", async || locks.waiters("k").await.unwrap().is_empty()).await;
             let again = locks.lock("k").try_acquire().await.unwrap();
             assert!(again.is_some(), "stalled by {stall:?}, dropped after {polls} polls");
         }

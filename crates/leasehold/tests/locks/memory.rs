@@ -89,7 +89,7 @@ async fn a_slow_reader_of_taken_locks_is_told_that_it_missed_some() {
     for n in 0..1100 {
         let request = request(&format!("k{n}"));
         fence(&store, &request).await;
-        store.force_release(&request.key).await.unwrap();
+        store.force_release(&request.key, None).await.unwrap();
     }
     let mut events = 0;
     let mut missed = false;

@@ -73,12 +73,12 @@ async fn a_forced_release_tells_the_holder_and_lets_the_next_one_in() {
         let locks = world.rival();
         async move { locks.lock("k").wait_forever().acquire().await }
     });
-    let ended = world.rival().force_release(&key("k")).await.unwrap().unwrap();
+    let ended = world.rival().force_release(&key("k")).await.unwrap().pop().unwrap();
     assert_eq!(ended.holder.unwrap().as_str(), "w");
     assert_eq!(ended.fence, guard.fence());
     assert_eq!(guard.lost().await, Loss::ForceReleased);
     assert!(waiter.await.unwrap().unwrap().fence() > guard.fence());
-    assert!(world.rival().force_release(&key("free")).await.unwrap().is_none());
+    assert!(world.rival().force_release(&key("free")).await.unwrap().is_empty());
 }
 
 #[tokio::test]

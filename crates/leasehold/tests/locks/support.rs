@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::backend::{
-    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
+    Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, LookupBy, Record, Release,
     Subscription, Topic,
 };
 use leasehold::memory::Memory;
@@ -347,6 +347,10 @@ macro_rules! backend {
                 self.altered_acquire(request).await
             }
 
+            async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+                self.store().acquire_all(requests).await
+            }
+
             async fn release(&self, id: &LockId) -> Result<Release, Error> {
                 self.altered_release(id).await
             }
@@ -367,6 +371,10 @@ macro_rules! backend {
                 self.altered_lookup(by).await
             }
 
+            async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+                self.store().inspect(key).await
+            }
+
             async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
                 self.store().list(request).await
             }
@@ -375,8 +383,8 @@ macro_rules! backend {
                 self.store().subscribe(topic).await
             }
 
-            async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-                self.store().force_release(key).await
+            async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+                self.store().force_release(key, only).await
             }
 
             fn capabilities(&self) -> Capabilities {

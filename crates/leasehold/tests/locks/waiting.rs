@@ -82,19 +82,23 @@ async fn a_crashed_holder_is_waited_out_with_one_look_at_the_end() {
 
 #[tokio::test]
 async fn a_waiter_asks_next_to_nothing_of_the_store() {
-    let world = World::new();
-    let held = world.rival().lock("k").ttl(Duration::from_secs(3600)).acquire().await.unwrap();
-    let locks = world.locks();
-    let waiter = tokio::spawn(async move { locks.lock("k").wait_forever().acquire().await });
-    eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
-    for _ in 0..60 {
-        world.clock.advance(Duration::from_secs(1));
-        tokio::task::yield_now().await;
+    // A place in line is kept by asking every three seconds.
+    for (fair, seconds) in [(true, 3), (false, 5)] {
+        let world = World::new();
+        let held = world.rival().lock("k").ttl(Duration::from_secs(3600)).acquire().await.unwrap();
+        let request = world.locks().lock("k").wait_forever();
+        let waiter = tokio::spawn(if fair { request } else { request.unfair() }.acquire());
+        eventually("the waiter sleeps", async || world.faults.calls(Operation::Acquire) == 2).await;
+        for _ in 0..60 {
+            world.clock.advance(Duration::from_secs(1));
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let asked = world.faults.calls(Operation::Acquire);
+        assert!(asked <= 2 + 60 / seconds, "{asked} with {fair}");
+        held.release().await.unwrap();
+        drop(waiter.await.unwrap().unwrap());
     }
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    assert!(world.faults.calls(Operation::Acquire) <= 2 + 60 / 5, "{}", world.faults.calls(Operation::Acquire));
-    held.release().await.unwrap();
-    drop(waiter.await.unwrap().unwrap());
 }
 
 #[tokio::test]
@@ -356,7 +360,7 @@ async fn polling_starts_again_with_the_shortest_delay_when_the_holder_changes() 
     let first = world.rival().lock("k").acquire().await.unwrap();
     let waiter = tokio::spawn({
         let (locks, retry) = (world.locks(), Retry::default().with_jitter(Jitter::None));
-        async move { locks.lock("k").retry(retry).wait_forever().acquire().await.map(drop) }
+        async move { locks.lock("k").unfair().retry(retry).wait_forever().acquire().await.map(drop) }
     });
     let looks = async |count| eventually("it looks", async || world.faults.answers(Operation::Acquire) == count).await;
     looks(1).await;
@@ -367,7 +371,7 @@ async fn polling_starts_again_with_the_shortest_delay_when_the_holder_changes() 
         looks(count).await;
     }
     first.release().await.unwrap();
-    let _second = world.rival().lock("k").acquire().await.unwrap();
+    let _second = world.rival().lock("k").unfair().acquire().await.unwrap();
     world.clock.advance(Duration::from_millis(1600));
     looks(6).await;
     world.clock.advance(Duration::from_millis(100));
@@ -393,7 +397,7 @@ async fn a_waiter_behind_a_lock_of_its_own_handle_hears_of_every_end_of_it() {
 
     let waiter = waiting(&locks);
     in_line().await;
-    assert!(locks.force_release("k").await.unwrap().is_some());
+    assert!(!locks.force_release("k").await.unwrap().is_empty());
     let third = soon("released by force", waiter).await.unwrap();
     drop(second);
 

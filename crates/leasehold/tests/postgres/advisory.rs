@@ -87,7 +87,7 @@ async fn an_error_names_what_was_waited_for_and_who_has_it() {
         let other = session(&server).await;
         other.batch_execute(obstacle).await.unwrap();
         let pid: i32 = other.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
-        let mut errors = vec![store.force_release(&mine.key).await.unwrap_err()];
+        let mut errors = vec![store.force_release(&mine.key, None).await.unwrap_err()];
         if obstacle == row {
             errors.push(store.release(&mine.lock_id).await.unwrap_err());
             errors.push(store.extend(&mine.lock_id, ttl(60_000)).await.unwrap_err());
@@ -106,7 +106,7 @@ async fn an_error_names_what_was_waited_for_and_who_has_it() {
             assert!(error.hint().is_some_and(|hint| hint.contains(&pid.to_string())), "{error:?}");
             assert!(error.operation().is_some(), "{error:?}");
         }
-        store.force_release(&mine.key).await.unwrap();
+        store.force_release(&mine.key, None).await.unwrap();
         server.sql("DELETE FROM syncguard_locks");
     }
 }

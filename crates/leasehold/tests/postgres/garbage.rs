@@ -48,7 +48,7 @@ async fn a_row_with_an_odd_id_or_fence_is_held_against_us_and_an_error_to_who_as
         assert_eq!(held(&store, &request(name)).await.holder, None);
         assert!(store.is_locked(&key(name)).await.unwrap());
         assert_not_a_lock(&store.lookup(LookupBy::Key(&key(name))).await.unwrap_err(), name);
-        assert_not_a_lock(&store.force_release(&key(name)).await.unwrap_err(), name);
+        assert_not_a_lock(&store.force_release(&key(name), None).await.unwrap_err(), name);
         assert!(!store.is_locked(&key(name)).await.unwrap(), "{name}: force removes it all the same");
     }
 }

@@ -1,6 +1,6 @@
 //! Tables are made once, by whoever comes first, and taken as they are afterwards.
 
-use leasehold::backend::Backend;
+use leasehold::backend::{Backend, Mode};
 use leasehold::postgres::Postgres;
 use leasehold::{ErrorCode, Locks};
 use test_servers::Postgres as Server;
@@ -40,7 +40,7 @@ async fn ten_at_once_make_the_tables_once() {
         soon("a migration", migration).await.unwrap().unwrap();
     }
     let made = schema(&server);
-    assert_eq!(made.lines().filter(|line| line.starts_with("index|")).count(), 4, "{made}");
+    assert_eq!(made.lines().filter(|line| line.starts_with("index|")).count(), 9, "{made}");
     granted(&connect(&server).await, &request("order:42")).await;
 }
 
@@ -101,8 +101,9 @@ async fn tables_of_the_other_library_get_one_column_that_may_be_empty_and_keep_t
         let schema = schema(&server);
         schema.lines().filter(|line| !line.starts_with("function|")).map(str::to_owned).collect()
     };
+    let ours = |line: &str| line.contains("syncguard_locks_grants") || line.contains("syncguard_locks_line");
     let pick = |lines: &[String], kind: &str| -> Vec<String> {
-        lines.iter().filter(|line| line.starts_with(kind)).cloned().collect()
+        lines.iter().filter(|line| line.starts_with(kind) && !ours(line)).cloned().collect()
     };
     let (before, kept) = (tables(), rows());
     let store = migrated(&server).await;
@@ -123,6 +124,19 @@ async fn the_other_library_finds_everything_that_it_would_make() {
     let before = schema(&server);
     server.sql(&TABLES.replace("TABLE ", "TABLE IF NOT EXISTS ").replace("INDEX ", "INDEX IF NOT EXISTS "));
     assert_eq!(schema(&server), before);
+}
+
+#[tokio::test]
+async fn new_tables_belong_to_the_owner_of_the_old_ones_whoever_makes_them() {
+    let server = Server::start();
+    server.sql("CREATE ROLE \"Keeper\" LOGIN; GRANT CREATE ON DATABASE postgres TO \"Keeper\"");
+    let url = format!("{}?schema=app", server.url_as("Keeper", ""));
+    Locks::migrate(&url).await.unwrap();
+    server.sql("DROP TABLE app.syncguard_locks_grants, app.syncguard_locks_line");
+    Locks::migrate(&format!("{}?schema=app", server.url())).await.unwrap();
+    let owners = "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'app'";
+    assert_eq!(server.sql(owners), "Keeper");
+    granted(&Postgres::connect(&url).await.unwrap(), &request("order:42").with_mode(Mode::Shared)).await;
 }
 
 #[tokio::test]
@@ -190,9 +204,11 @@ async fn missing_tables_are_an_error_that_says_what_to_run() {
     let store = connect(&server).await;
     server.sql("DROP TABLE syncguard_locks");
     store.migrate().await.unwrap();
-    server.sql("DROP TABLE syncguard_fence_counters");
-    let error = store.acquire(&request("order:42")).await.unwrap_err();
-    assert!(error.hint().unwrap().contains("leasehold migrate"), "{error:?}");
-    eventually("the handle needs no restart", async || server.sql(&store.migration()).is_empty()).await;
+    for table in ["syncguard_fence_counters", "syncguard_locks_grants", "syncguard_locks_line"] {
+        server.sql(&format!("DROP TABLE {table}"));
+        let error = store.acquire(&request("order:42").with_mode(Mode::Shared)).await.unwrap_err();
+        assert!(error.hint().unwrap().contains("leasehold migrate"), "{table}: {error:?}");
+        server.sql(&store.migration());
+    }
     granted(&store, &request("order:42")).await;
 }

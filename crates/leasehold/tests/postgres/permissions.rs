@@ -1,6 +1,6 @@
 //! What a user of the server must be allowed, and no more.
 
-use leasehold::backend::Backend;
+use leasehold::backend::{Backend, Line, Mode};
 use leasehold::postgres::Postgres;
 use leasehold::{ErrorCode, Verdict};
 use test_servers::Postgres as Server;
@@ -28,9 +28,11 @@ async fn they_are_not_enough_for_anything_else() {
         "TRUNCATE app.syncguard_fence_counters",
         "TRUNCATE app.syncguard_locks",
         "DROP TABLE app.syncguard_locks",
+        "TRUNCATE app.syncguard_locks_grants",
+        "DROP TABLE app.syncguard_locks_line",
         "ALTER TABLE app.syncguard_locks DROP COLUMN details",
         "CREATE TABLE app.other ()",
-        "CREATE OR REPLACE FUNCTION app.syncguard_locks_release_v1(released_id text) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+        "CREATE OR REPLACE FUNCTION app.syncguard_locks_release_v2(released_id text) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
     ] {
         let outcome = server.try_sql(&format!("SET ROLE app; {forbidden}"));
         assert!(
@@ -47,13 +49,21 @@ async fn they_are_not_enough_for_anything_else() {
     assert!(found.verdict == Verdict::Ok && found.detail.contains("more than needed"), "{found:?}");
 }
 
-/// The first error of an acquire, an extend and a release.
+/// The first error of an acquire, an extend and a release, alone, shared and in line.
 async fn first_error(store: &Postgres) -> leasehold::Error {
     let use_it = async {
         let held = request("order:42");
+        for held in [held.clone(), held.clone().with_mode(Mode::Shared)] {
+            let _ = store.acquire(&held).await?;
+            store.extend(&held.lock_id, ttl(60_000)).await?;
+            store.release(&held.lock_id).await?;
+        }
         let _ = store.acquire(&held).await?;
-        store.extend(&held.lock_id, ttl(60_000)).await?;
-        store.release(&held.lock_id).await
+        let waits = request("order:42").with_line(Line::Join { lease: ttl(60_000) });
+        for _ in 0..2 {
+            let _ = store.acquire(&waits).await?;
+        }
+        store.release(&waits.lock_id).await
     };
     use_it.await.expect_err("everything is allowed")
 }
@@ -62,7 +72,7 @@ async fn first_error(store: &Postgres) -> leasehold::Error {
 async fn each_that_is_missing_is_an_error_and_named_by_an_examination() {
     let (server, store) = two_users().await;
     for grant in GRANTS {
-        server.sql("DELETE FROM app.syncguard_locks");
+        server.sql("DELETE FROM app.syncguard_locks; DELETE FROM app.syncguard_locks_line");
         server.sql_as("keeper", &format!("REVOKE {grant} FROM app"));
         let error = first_error(&store).await;
         assert_eq!(error.code(), ErrorCode::AuthFailed, "{grant}: {error:?}");
@@ -76,6 +86,10 @@ async fn each_that_is_missing_is_an_error_and_named_by_an_examination() {
             "the schema"
         } else if on.ends_with("locks") {
             "the table of locks"
+        } else if on.ends_with("grants") {
+            "the table of grants"
+        } else if on.ends_with("line") {
+            "the table of those in line"
         } else {
             "the table of fences"
         };
@@ -89,10 +103,10 @@ async fn each_that_is_missing_is_an_error_and_named_by_an_examination() {
 async fn functions_that_may_not_be_run_are_an_error_and_named_by_an_examination() {
     let (server, store) = two_users().await;
     for function in ["acquire", "release", "extend", "force_release"] {
-        let signature = server.sql(&format!("SELECT 'app.syncguard_locks_{function}_v1'::regproc::oid::regprocedure"));
+        let signature = server.sql(&format!("SELECT 'app.syncguard_locks_{function}_v2'::regproc::oid::regprocedure"));
         server.sql_as("keeper", &format!("REVOKE EXECUTE ON FUNCTION {signature} FROM PUBLIC"));
         let error = match function {
-            "force_release" => store.force_release(&key("order:42")).await.unwrap_err(),
+            "force_release" => store.force_release(&key("order:42"), None).await.unwrap_err(),
             _ => first_error(&store).await,
         };
         assert_eq!(error.code(), ErrorCode::AuthFailed, "{function}: {error:?}");

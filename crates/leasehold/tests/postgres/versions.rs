@@ -18,9 +18,9 @@ fn functions(server: &Server, name: &str) -> String {
 /// What another version of the library would run: other names, and other bodies.
 fn migration_of_version(version: u32, migration: &str) -> String {
     migration
-        .replace("_v1", &format!("_v{version}"))
-        .replace("functions, version 1.", &format!("functions, version {version}."))
-        .replace("newest <= 1 ", &format!("newest <= {version} "))
+        .replace("_v2", &format!("_v{version}"))
+        .replace("functions, version 2.", &format!("functions, version {version}."))
+        .replace("newest <= 2 ", &format!("newest <= {version} "))
         .replace("BEGIN\n", &format!("BEGIN\n  -- As version {version} has it.\n"))
 }
 
@@ -28,10 +28,10 @@ fn migration_of_version(version: u32, migration: &str) -> String {
 async fn an_older_version_migrates_where_a_newer_one_has_dropped_a_public_function() {
     let server = Server::start();
     let store = connect(&server).await;
-    server.sql(&migration_of_version(2, &store.migration()));
+    server.sql(&migration_of_version(3, &store.migration()));
     server.sql("DROP FUNCTION leasehold_holder(text)");
     store.migrate().await.unwrap();
-    assert!(functions(&server, "_v1$").contains("acquire"));
+    assert!(functions(&server, "_v2$").contains("acquire"));
     granted(&store, &request("order:42")).await;
 }
 
@@ -47,19 +47,19 @@ async fn versions_live_side_by_side_and_the_newest_public_functions_stay() {
     store.migrate().await.unwrap();
     assert_eq!(functions(&server, "_v0$"), old, "the old ones stay for those who use them");
     let public = functions(&server, "^leasehold_");
-    assert!(public.contains("version 1.") && !public.contains("version 0"), "{public}");
+    assert!(public.contains("version 2.") && !public.contains("version 0"), "{public}");
     assert_eq!(complaints(&store.examine().await.unwrap()), []);
-    let mine = functions(&server, "_v1$");
+    let mine = functions(&server, "_v2$");
 
-    server.sql(&other(2));
-    let new = functions(&server, "_v2$");
-    assert_eq!(functions(&server, "_v1$"), mine, "nor does a newer version touch ours");
+    server.sql(&other(3));
+    let new = functions(&server, "_v3$");
+    assert_eq!(functions(&server, "_v2$"), mine, "nor does a newer version touch ours");
     let newest = functions(&server, "^leasehold_");
-    assert!(newest.contains("version 2.") && !newest.contains("version 1."), "{newest}");
+    assert!(newest.contains("version 3.") && !newest.contains("version 2."), "{newest}");
     store.migrate().await.unwrap();
     server.sql(&other(0));
     assert_eq!(functions(&server, "^leasehold_"), newest, "an older version puts none of its own in their place");
-    assert_eq!(functions(&server, "_v2$"), new);
+    assert_eq!(functions(&server, "_v3$"), new);
     let checks = store.examine().await.unwrap();
     assert_eq!(complaints(&checks), [], "{checks:?}");
     assert!(check(&checks, "functions").detail.contains("newer"), "{checks:?}");
@@ -67,9 +67,9 @@ async fn versions_live_side_by_side_and_the_newest_public_functions_stay() {
     // They exclude each other.
     let held = request("order:42");
     granted(&store, &held).await;
-    for version in [0, 1, 2] {
+    for version in [0, 2, 3] {
         let acquire = format!(
-            "SELECT granted FROM syncguard_locks_acquire_v{version}('order:42', 'i', 1000, 'order:42', 'fence:order:42', '{{}}', NULL, NULL, NULL)"
+            "SELECT granted FROM syncguard_locks_acquire_v{version}('order:42', 'i', 1000, 'order:42', 'fence:order:42', '{{}}', NULL, NULL, NULL, 'x', 1, 'i', NULL)"
         );
         assert_eq!(server.sql(&acquire), "f", "version {version}");
     }
@@ -91,20 +91,20 @@ async fn whatever_was_changed_of_a_function_is_found_and_mended() {
     let good = functions(&server, "leasehold|syncguard");
     type Change = fn(&Server);
     let changes: [(&str, Change); 10] = [
-        ("syncguard_locks_acquire_v1", |server| {
-            changed(server, "syncguard_locks_acquire_v1", "now_us / 1000 - 1000", "now_us / 1000 - 0");
+        ("syncguard_locks_acquire_v2", |server| {
+            changed(server, "syncguard_locks_acquire_v2", "now_us / 1000 - 1000", "now_us / 1000 - 0");
         }),
-        ("syncguard_locks_extend_v1", |server| {
-            server.sql("ALTER FUNCTION syncguard_locks_extend_v1 SECURITY DEFINER");
+        ("syncguard_locks_extend_v2", |server| {
+            server.sql("ALTER FUNCTION syncguard_locks_extend_v2 SECURITY DEFINER");
         }),
-        ("syncguard_locks_release_v1", |server| {
-            server.sql("ALTER FUNCTION syncguard_locks_release_v1 SET synchronous_commit = off");
+        ("syncguard_locks_release_v2", |server| {
+            server.sql("ALTER FUNCTION syncguard_locks_release_v2 SET synchronous_commit = off");
         }),
-        ("syncguard_locks_tell_freed_v1", |server| {
-            server.sql("ALTER FUNCTION syncguard_locks_tell_freed_v1 STABLE");
+        ("syncguard_locks_tell_freed_v2", |server| {
+            server.sql("ALTER FUNCTION syncguard_locks_tell_freed_v2 STABLE");
         }),
-        ("syncguard_locks_release_v1", |server| {
-            server.sql("ALTER FUNCTION syncguard_locks_release_v1 STRICT");
+        ("syncguard_locks_release_v2", |server| {
+            server.sql("ALTER FUNCTION syncguard_locks_release_v2 STRICT");
         }),
         ("leasehold_release", |server| {
             server.sql("CREATE OR REPLACE FUNCTION leasehold_release(lock_id text) RETURNS boolean LANGUAGE sql AS 'SELECT true'");
@@ -114,7 +114,7 @@ async fn whatever_was_changed_of_a_function_is_found_and_mended() {
             server.sql("ALTER FUNCTION leasehold_holder RESET search_path");
         }),
         ("leasehold_extend", |server| {
-            changed(server, "leasehold_extend", "functions, version 1.", "functions, version 99.");
+            changed(server, "leasehold_extend", "functions, version 2.", "functions, version 99.");
             server.sql("ALTER FUNCTION leasehold_extend OWNER TO stranger");
         }),
         ("leasehold_extend", |server| {
@@ -151,7 +151,7 @@ async fn nobody_gets_a_lock_from_a_function_that_was_changed() {
     let before = connect(&server).await;
     let held = request("order:42");
     granted(&before, &held).await;
-    changed(&server, "syncguard_locks_acquire_v1", "now_us / 1000 - 1000", "now_us / 1000 - 0");
+    changed(&server, "syncguard_locks_acquire_v2", "now_us / 1000 - 1000", "now_us / 1000 - 0");
     let store = connect(&server).await;
     let error = store.acquire(&request("order:43")).await.unwrap_err();
     assert_eq!((error.code(), error.outcome_unknown()), (ErrorCode::InvalidArgument, false), "{error:?}");

@@ -8,6 +8,7 @@ use leasehold::{ErrorCode, ListRequest, LockState};
 use test_servers::RedisCluster;
 
 use crate::cluster::{owner, through};
+use crate::support::{joining, permit, shared};
 use test_support::redis::exists;
 use test_support::{eventually, granted, held, key, locks, request, soon, ttl};
 
@@ -120,7 +121,7 @@ async fn a_lock_of_which_half_has_been_moved_is_never_said_to_be_gone() {
 
         let listed = store.list(&ListRequest::new("")).await;
         assert!(listed.as_ref().is_err_and(unavailable), "index first: {index_first}, list: {listed:?}");
-        let ended = store.force_release(&mine.key).await;
+        let ended = store.force_release(&mine.key, None).await;
         assert!(ended.as_ref().is_err_and(unavailable), "index first: {index_first}, force_release: {ended:?}");
 
         moving.move_keys();
@@ -128,5 +129,107 @@ async fn a_lock_of_which_half_has_been_moved_is_never_said_to_be_gone() {
         held(&store, &request("order:42")).await;
         assert_eq!(store.lookup(LookupBy::Id(&mine.lock_id)).await.unwrap().unwrap().fence, grant.fence);
         assert_eq!(store.release(&mine.lock_id).await.unwrap(), Release::Released);
+    }
+}
+
+#[tokio::test]
+async fn locks_that_several_hold_are_kept_while_they_move() {
+    let cluster = RedisCluster::start();
+    let store = Redis::connect(&through(&cluster, 0)).await.unwrap();
+    let (readers, mine) = ([shared("order:42"), shared("order:42")], permit("order:43", 2));
+    for request in readers.iter().chain([&mine]) {
+        granted(&store, request).await;
+    }
+    let kept = async |stage: &str| {
+        for request in readers.iter().chain([&mine]) {
+            let extended = store.extend(&request.lock_id, ttl(60_000)).await;
+            assert!(matches!(extended, Ok(Extend::Extended { .. })), "{stage}: {extended:?}");
+        }
+        let found = store.lookup(LookupBy::Id(&readers[1].lock_id)).await.unwrap();
+        assert_eq!(found.unwrap().lock_id, readers[1].lock_id, "{stage}");
+        let new = [shared("order:42"), request("order:42"), joining(request("order:42"), 5_000), permit("order:43", 2)];
+        for request in &new {
+            let refused = store.acquire(request).await.unwrap_err();
+            assert!(refused.is_retryable() && !refused.outcome_unknown(), "{stage}: {refused:?}");
+        }
+        let refused = store.acquire_all(&new[2..3]).await.map(drop).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::InvalidArgument);
+        let refused = store.acquire_all(&[shared("order:42"), permit("order:43", 2)]).await.map(drop).unwrap_err();
+        assert!(refused.is_retryable() && !refused.outcome_unknown(), "{stage}: {refused:?}");
+    };
+    let moving = cluster.begin_move(cluster.slot_of("{locks}:order:42"), (owner(&cluster) + 1) % 3);
+    kept("nothing has been moved").await;
+    assert_eq!(store.release(&readers[0].lock_id).await.unwrap(), Release::Released);
+    let extended = store.extend(&readers[1].lock_id, ttl(60_000)).await;
+    assert!(matches!(extended, Ok(Extend::Extended { .. })), "{extended:?}");
+    moving.move_keys();
+    let found = store.lookup(LookupBy::Id(&readers[1].lock_id)).await.unwrap();
+    assert_eq!(found.unwrap().lock_id, readers[1].lock_id);
+    assert_eq!(store.release(&readers[1].lock_id).await.unwrap(), Release::Released);
+    assert_eq!(store.release(&mine.lock_id).await.unwrap(), Release::Released);
+    moving.finish();
+    for request in [request("order:42"), request("order:43")] {
+        granted(&store, &request).await;
+    }
+}
+
+#[tokio::test]
+async fn a_shared_lock_of_which_a_part_has_been_moved_is_never_said_to_be_gone_nor_given_away() {
+    let cluster = RedisCluster::start();
+    let store = Redis::connect(&through(&cluster, 0)).await.unwrap();
+    for part in ["", "\0g", "\0e", "\0b", "index"] {
+        let (mine, waiter) = (permit("order:42", 1), joining(request("order:42"), 60_000));
+        granted(&store, &mine).await;
+        held(&store, &waiter).await;
+        let index = format!("{{locks}}:id:{}", mine.lock_id.expose());
+        let (from, to) = (owner(&cluster), (owner(&cluster) + 1) % 3);
+        let moving = cluster.begin_move(cluster.slot_of("{locks}:order:42"), to);
+        let name = if part == "index" { index } else { format!("{{locks}}:order:42{part}") };
+        migrate(&cluster, from, to, &name);
+
+        let unavailable = |error: &leasehold::Error| error.is_retryable() && !error.outcome_unknown();
+        let released = store.release(&mine.lock_id).await;
+        assert!(released.as_ref().is_err_and(unavailable), "{part:?}, release: {released:?}");
+        // What an extend does not need may be elsewhere, but then nothing of it is.
+        let extended = store.extend(&mine.lock_id, ttl(60_000)).await;
+        assert!(extended.as_ref().is_err_and(unavailable), "{part:?}, extend: {extended:?}");
+        for wanted in [request("order:42"), permit("order:42", 1), waiter.clone()] {
+            let other = store.acquire(&wanted).await;
+            assert!(!matches!(other, Ok(Acquire::Granted(_))), "{part:?}, acquire: {other:?}");
+        }
+        let ended = store.force_release(&mine.key, None).await;
+        assert!(ended.as_ref().is_err_and(unavailable), "{part:?}, force_release: {ended:?}");
+
+        moving.move_keys();
+        moving.finish();
+        assert_eq!(held(&store, &waiter).await.place, Some(0), "{part:?}");
+        assert_eq!(store.release(&mine.lock_id).await.unwrap(), Release::Released, "{part:?}");
+        granted(&store, &waiter).await;
+        store.release(&waiter.lock_id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_line_is_kept_while_it_moves() {
+    let cluster = RedisCluster::start();
+    let store = Redis::connect(&through(&cluster, 0)).await.unwrap();
+    let holder = request("order:42");
+    granted(&store, &holder).await;
+    let waiters: Vec<_> = (0..3).map(|_| joining(request("order:42"), 60_000)).collect();
+    for waiter in &waiters {
+        held(&store, waiter).await;
+    }
+    let slot = cluster.slot_of("{locks}:order:42");
+    for _ in 0..3 {
+        cluster.move_slot(slot, (owner(&cluster) + 1) % 3);
+        for (place, waiter) in (0..).zip(&waiters) {
+            assert_eq!(held(&store, waiter).await.place, Some(place));
+        }
+    }
+    let mut last = holder.lock_id;
+    for waiter in &waiters {
+        assert_eq!(store.release(&last).await.unwrap(), Release::Released);
+        granted(&store, waiter).await;
+        last = waiter.lock_id;
     }
 }

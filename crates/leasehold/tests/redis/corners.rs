@@ -120,7 +120,7 @@ async fn a_forced_release_that_fails_ends_nothing() {
         let raw =
             format!(r#"{{"lockId":"{id}","expiresAtMs":{far},"acquiredAtMs":1,"key":"{name}","fence":"{fence}"}}"#);
         server.cli(&["SET", "syncguard:order:42", &raw]);
-        let ended = store.force_release(&key("order:42")).await;
+        let ended = store.force_release(&key("order:42"), None).await;
         assert!(ended.is_ok() || exists(&server, "syncguard:order:42"), "{raw}: ended, and yet {ended:?}");
     }
 }
@@ -132,7 +132,7 @@ async fn a_broken_record_of_ours_is_said_to_be_one() {
     let far = now(&server) + 60_000;
     let raw = format!(r#"{{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":{far},"acquiredAtMs":1,"key":"#);
     server.cli(&["SET", "syncguard:order:42", &raw]);
-    let forced = store.force_release(&key("order:42")).await.unwrap_err();
+    let forced = store.force_release(&key("order:42"), None).await.unwrap_err();
     let stolen = store.acquire(&stealing("order:42", 0)).await.unwrap_err();
     for error in [forced, stolen] {
         assert!(error.hint().is_some() && !error.outcome_unknown(), "{error:?}");

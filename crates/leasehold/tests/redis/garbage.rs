@@ -17,7 +17,7 @@ async fn every_use_of_the_key(store: &dyn Backend) -> [Option<Error>; 5] {
         store.acquire(&stealing("order:42", 0)).await.err(),
         store.is_locked(&key).await.err(),
         store.lookup(LookupBy::Key(&key)).await.err(),
-        store.force_release(&key).await.err(),
+        store.force_release(&key, None).await.err(),
     ]
 }
 
@@ -151,6 +151,6 @@ async fn a_record_with_unusable_parts_is_not_ended_by_a_forced_release_that_fail
     let record = r#"{"lockId":"abcdefghijklmnopqrstuv","expiresAtMs":99999999999999,"acquiredAtMs":1,"key":"order:42","fence":"7"}"#;
     server.cli(&["SET", LOCK, record]);
     let before = snapshot(&server);
-    assert_eq!(store.force_release(&key("order:42")).await.unwrap_err().code(), ErrorCode::Internal);
+    assert_eq!(store.force_release(&key("order:42"), None).await.unwrap_err().code(), ErrorCode::Internal);
     assert_eq!(snapshot(&server), before);
 }

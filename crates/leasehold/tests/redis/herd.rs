@@ -42,7 +42,7 @@ async fn the_order_in_which_waiters_came_says_nothing_of_who_is_woken_first() {
         for _ in 0..ROUNDS {
             granted(&store, &held).await;
             match by_force {
-                true => drop(store.force_release(&held.key).await.unwrap()),
+                true => drop(store.force_release(&held.key, None).await.unwrap()),
                 false => drop(store.release(&held.lock_id).await.unwrap()),
             }
             let mut told = Vec::new();

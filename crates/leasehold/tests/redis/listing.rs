@@ -1,13 +1,15 @@
 //! What it takes to see all locks.
 
+use std::collections::{BTreeMap, HashMap};
+
 use leasehold::backend::{Backend, Record, Release};
 use leasehold::redis::Redis;
 use leasehold::{ListRequest, LockId};
 use test_servers::Redis as Server;
 use test_support::redis::{HELD, Other, exists, get, index_of, record_of};
-use test_support::{check, granted, id, key, request, stealing};
+use test_support::{check, eventually, granted, held, id, key, request, stealing, ttl};
 
-use crate::support::connect;
+use crate::support::{connect, joining, permit, shared};
 
 /// Makes the counters of keys that were locked once, and are free.
 fn lock_once(server: &Server, keys: usize) {
@@ -90,9 +92,9 @@ async fn a_listing_costs_what_is_held_and_not_what_was_ever_held() {
         keys_looked_at(&server);
         assert_eq!(listed(&store, prefix).await, held, "{prefix}");
         assert_eq!(server.calls("scan"), 0, "{prefix}");
-        // Each of the 20 is counted, and read.
+        // Each of the 20 is counted, and read, and so are the two sets.
         let looked_at = keys_looked_at(&server);
-        assert!(looked_at <= 2 * 20 + 2, "{prefix}: {looked_at} keys");
+        assert!(looked_at <= 2 * 20 + 4, "{prefix}: {looked_at} keys");
     }
     held.extend(hold(&store, "order", 300).await);
     held = sorted(held);
@@ -100,7 +102,7 @@ async fn a_listing_costs_what_is_held_and_not_what_was_ever_held() {
     assert_eq!(listed(&store, "").await, held);
     assert_eq!(server.calls("scan"), 0);
     let looked_at = keys_looked_at(&server);
-    assert!(looked_at <= 2 * 320 + 20, "{looked_at} keys");
+    assert!(looked_at <= 2 * 320 + 40, "{looked_at} keys");
 }
 
 #[tokio::test]
@@ -142,7 +144,7 @@ async fn the_set_of_held_locks_has_no_more_than_is_held() {
     store.release(&ids[2]).await.unwrap();
     assert!(!exists(&server, HELD));
     granted(&store, &request("order:42")).await;
-    store.force_release(&key("order:42")).await.unwrap();
+    store.force_release(&key("order:42"), None).await.unwrap();
     assert!(!exists(&server, HELD));
 
     // What nobody released is forgotten by the next listing.
@@ -187,7 +189,7 @@ async fn a_stolen_lock_is_listed_once_and_as_the_thief_has_it() {
     let store = connect(&server).await;
     granted(&store, &request("order:42")).await;
     let since = test_support::redis::now(&server);
-    test_support::eventually("a millisecond has passed", async || test_support::redis::now(&server) > since + 1).await;
+    eventually("a millisecond has passed", async || test_support::redis::now(&server) > since + 1).await;
     let thief = stealing("order:42", 0);
     granted(&store, &thief).await;
     let found: Vec<_> = everything(&store, "").await.into_iter().map(|record| record.lock_id).collect();
@@ -220,4 +222,148 @@ async fn an_examination_tells_how_many_keys_were_ever_locked() {
     let told = detail(store.examine().await.unwrap());
     let number: usize = told.strip_prefix("about ").unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!((19_000..=20_000).contains(&number), "{told}");
+}
+
+/// All pages of a listing, and how often each lock id is on them.
+async fn by_pages(store: &Redis, prefix: &str, page_size: usize) -> BTreeMap<String, usize> {
+    let (mut seen, mut wanted) = (BTreeMap::new(), ListRequest::new(prefix).with_page_size(page_size));
+    loop {
+        let page = store.list(&wanted).await.unwrap();
+        assert!(page.records.len() <= page_size);
+        for record in page.records {
+            *seen.entry(record.lock_id.expose().to_owned()).or_default() += 1;
+        }
+        let Some(next) = page.next else { return seen };
+        wanted = ListRequest::new(prefix).with_page_size(page_size).with_cursor(next);
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_many_share_is_listed_once_for_each_on_as_many_pages_as_it_takes() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    let mut expected = BTreeMap::new();
+    for name in ["order:1", "order:2", "order:2", "order:3"] {
+        for _ in 0..15 {
+            let request = if name == "order:3" { permit(name, 15) } else { shared(name) };
+            granted(&store, &request).await;
+            expected.insert(request.lock_id.expose().to_owned(), 1);
+        }
+    }
+    for number in 0..7 {
+        let request = request(&format!("order:plain:{number}"));
+        granted(&store, &request).await;
+        expected.insert(request.lock_id.expose().to_owned(), 1);
+    }
+    for strangers in [false, true] {
+        // With names of others that expire it has to look at all of them.
+        if strangers {
+            server.cli(&["SET", "session:1", "{}", "EX", "600"]);
+        }
+        server.cli(&["CONFIG", "RESETSTAT"]);
+        for prefix in ["", "order:"] {
+            for page_size in [1, 4, 7, 1000] {
+                assert_eq!(by_pages(&store, prefix, page_size).await, expected, "{prefix:?} {page_size} {strangers}");
+            }
+        }
+        assert_eq!(server.calls("scan") > 0, strangers);
+    }
+}
+
+#[tokio::test]
+async fn a_listing_tells_how_many_wait_and_needs_not_look_at_all_names_for_it() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    // Nobody released it, and somebody else shares it now.
+    let crashed = request("order:4").with_ttl(ttl(1));
+    granted(&store, &crashed).await;
+    let names = [record_of("order:4"), index_of(&crashed.lock_id)];
+    eventually("it is over", async || !names.iter().any(|name| exists(&server, name))).await;
+    granted(&store, &shared("order:4")).await;
+    let (exclusive, reader, free) = (request("order:1"), shared("order:2"), request("order:3"));
+    for request in [&exclusive, &reader, &free] {
+        granted(&store, request).await;
+    }
+    for (name, waiting) in [("order:1", 3), ("order:2", 1), ("order:3", 2)] {
+        for _ in 0..waiting {
+            held(&store, &joining(request(name), 60_000)).await;
+        }
+    }
+    // Kept for the first in line, which is no lock.
+    store.release(&free.lock_id).await.unwrap();
+    for strangers in [false, true] {
+        if strangers {
+            server.cli(&["SET", "session:1", "{}", "EX", "600"]);
+        }
+        for prefix in ["", "order:"] {
+            server.cli(&["CONFIG", "RESETSTAT"]);
+            let page = store.list(&ListRequest::new(prefix)).await.unwrap();
+            let mut keys: Vec<_> = page.records.iter().map(|record| record.key.as_str()).collect();
+            keys.sort_unstable();
+            assert_eq!(keys, ["order:1", "order:2", "order:4"], "{prefix:?} {strangers}");
+            assert_eq!(page.waiting, HashMap::from([(key("order:1"), 3), (key("order:2"), 1)]));
+            assert!(!strangers || server.calls("scan") > 0, "{prefix:?}");
+        }
+        // Names that have expired may be there for another moment.
+        eventually("the sets are known to be complete", async || {
+            server.cli(&["CONFIG", "RESETSTAT"]);
+            store.list(&ListRequest::new("")).await.unwrap();
+            strangers || server.calls("scan") == 0
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn the_set_of_busy_locks_has_no_more_than_is_busy() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    let (reader, waiter) = (shared("order:1"), joining(request("order:1"), 60_000));
+    granted(&store, &reader).await;
+    held(&store, &waiter).await;
+    let busy = || server.cli(&["SMEMBERS", "syncguard:id:busy"]);
+    assert_eq!(busy(), record_of("order:1"));
+    store.release(&reader.lock_id).await.unwrap();
+    assert_eq!(busy(), record_of("order:1"), "it is kept for the one who waits");
+    granted(&store, &waiter).await;
+    assert_eq!((busy(), server.cli(&["SMEMBERS", HELD])), (String::new(), record_of("order:1")), "a plain lock");
+    // What nobody released is forgotten by the next listing.
+    granted(&store, &shared("order:2").with_ttl(ttl(1))).await;
+    eventually("it is over", async || !exists(&server, &record_of("order:2"))).await;
+    assert_eq!(busy(), record_of("order:2"));
+    assert_eq!(listed(&store, "").await, [waiter.lock_id]);
+    assert_eq!(busy(), "");
+}
+
+#[tokio::test]
+async fn a_page_reads_no_more_holders_than_it_has_room_for() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    let mut ids = Vec::new();
+    for number in 0..40 {
+        for _ in 0..20 {
+            let reader = shared(&format!("order:{number}"));
+            granted(&store, &reader).await;
+            ids.push(reader.lock_id);
+        }
+    }
+    let (mut seen, mut cursor) = (Vec::new(), None::<String>);
+    loop {
+        let mut request = ListRequest::new("order:").with_page_size(16);
+        if let Some(cursor) = cursor {
+            request = request.with_cursor(cursor);
+        }
+        keys_looked_at(&server);
+        let page = store.list(&request).await.unwrap();
+        // The first page also counts all that there is, to know whether other programs have any.
+        let looked_at = keys_looked_at(&server);
+        assert!(looked_at <= 40 * 12 + 2 * 20 * 4, "{looked_at} keys for a page of 16");
+        assert!(page.records.len() <= 16);
+        seen.extend(page.records.into_iter().map(|record| record.lock_id));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(sorted(seen), sorted(ids));
 }

@@ -4,6 +4,7 @@
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used)]
 
+mod as_in_memory;
 mod cluster;
 mod cluster_moves;
 mod connections;
@@ -14,11 +15,14 @@ mod fences;
 mod foreign;
 mod garbage;
 mod herd;
+mod kinds;
 mod layout;
+mod lines;
 mod listing;
 mod many;
 mod memory;
 mod names;
+mod older;
 mod permissions;
 mod sentinel;
 mod support;

@@ -142,7 +142,7 @@ async fn reserved_names_are_refused_before_anything_is_sent() {
             store.acquire(&wanted).await.map(drop).unwrap_err(),
             store.is_locked(&reserved).await.map(drop).unwrap_err(),
             store.lookup(LookupBy::Key(&reserved)).await.map(drop).unwrap_err(),
-            store.force_release(&reserved).await.map(drop).unwrap_err(),
+            store.force_release(&reserved, None).await.map(drop).unwrap_err(),
             store.subscribe(Topic::Freed(&reserved)).await.map(drop).unwrap_err(),
             locks.lock(name).acquire().await.map(drop).unwrap_err(),
             locks.lock(name).try_acquire().await.map(drop).unwrap_err(),

@@ -1,14 +1,16 @@
 //! What a user of the server must be allowed, and no more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use leasehold::backend::{Acquire, Backend, ForceRelease, Release, Topic};
+use leasehold::backend::{Acquire, AcquireAll, Backend, LookupBy, Release, Topic};
 use leasehold::redis::Redis;
 use leasehold::{Check, ErrorCode, ListRequest, Locks, Verdict};
 use test_servers::Redis as Server;
 use test_support::redis::{RULES, now};
-use test_support::{check, eventually, everything_said, granted, request, soon, stealing};
+use test_support::{check, eventually, everything_said, granted, held, key, request, soon, stealing, ttl};
+
+use crate::support::{connect, joining, permit, shared};
 
 /// Makes a user with all that locks need but one rule, and connects as that user.
 async fn user(server: &Server, without: &str) -> Redis {
@@ -43,7 +45,65 @@ async fn nothing_that_locks_do_is_denied_to_a_user_with_the_least_permissions() 
     let subscription = store.subscribe(Topic::Freed(&held.key)).await.unwrap();
     store.release(&held.lock_id).await.unwrap();
     drop(subscription);
+    in_every_way(&store).await;
     assert_eq!(server.cli(&["ACL", "LOG"]), "");
+}
+
+/// Shared locks, permits and a line, from the first to the last.
+async fn in_every_way(store: &Redis) {
+    let (reader, mine) = (shared("order:1"), permit("order:2", 3));
+    let waiters = [joining(request("order:1"), 60_000), joining(shared("order:1"), 60_000)];
+    granted(store, &reader).await;
+    granted(store, &mine).await;
+    for waiter in &waiters {
+        assert!(matches!(store.acquire(waiter).await.unwrap(), Acquire::Held(_)));
+    }
+    store.extend(&reader.lock_id, ttl(60_000)).await.unwrap();
+    store.inspect(&reader.key).await.unwrap();
+    assert_eq!(store.list(&ListRequest::new("")).await.unwrap().records.len(), 2);
+    let subscription = store.subscribe(Topic::Turn(&waiters[0].key, &waiters[0].lock_id)).await.unwrap();
+    store.release(&reader.lock_id).await.unwrap();
+    store.release(&waiters[0].lock_id).await.unwrap();
+    granted(store, &waiters[1]).await;
+    drop(subscription);
+    let all = [request("order:3"), permit("order:2", 3)];
+    assert!(matches!(store.acquire_all(&all).await.unwrap(), AcquireAll::Granted(_)));
+    for name in ["order:1", "order:2", "order:3"] {
+        assert!(!store.force_release(&key(name), None).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn whoever_only_looks_needs_to_read_and_no_more() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    let (reader, waiter) = (shared("order:1"), joining(request("order:1"), 60_000));
+    granted(&store, &reader).await;
+    granted(&store, &request("order:2")).await;
+    assert!(matches!(store.acquire(&waiter).await.unwrap(), Acquire::Held(_)));
+    let rules = ["+@read", "+evalsha", "+eval", "+time", "~syncguard:*"];
+    let looks = Redis::connect(&test_support::redis::user(&server, "hunter2secret", &rules)).await.unwrap();
+    let inspected = looks.inspect(&reader.key).await.unwrap();
+    assert_eq!((inspected.holders.len(), inspected.waiters.len()), (1, 1));
+    assert_eq!(looks.lookup(LookupBy::Key(&reader.key)).await.unwrap().unwrap().lock_id, reader.lock_id);
+    assert_eq!(looks.lookup(LookupBy::Id(&reader.lock_id)).await.unwrap().unwrap().lock_id, reader.lock_id);
+    let page = looks.list(&ListRequest::new("")).await.unwrap();
+    assert_eq!((page.records.len(), page.waiting), (2, HashMap::from([(reader.key.clone(), 1)])));
+    assert_eq!(looks.release(&reader.lock_id).await.unwrap_err().code(), ErrorCode::AuthFailed);
+    assert!(store.is_locked(&reader.key).await.unwrap());
+}
+
+#[tokio::test]
+async fn plain_locks_work_without_the_permissions_for_lines() {
+    let server = Server::start();
+    for rule in ["+exists", "+zadd", "+zrange", "+pexpireat"] {
+        let store = user(&server, rule).await;
+        let plain = request("order:42");
+        granted(&store, &plain).await;
+        held(&store, &request("order:42")).await;
+        store.extend(&plain.lock_id, ttl(60_000)).await.unwrap();
+        assert_eq!(store.release(&plain.lock_id).await.unwrap(), Release::Released, "without {rule}");
+    }
 }
 
 #[tokio::test]
@@ -93,7 +153,7 @@ async fn locks_work_without_the_permission_to_tell_of_them() {
         let since = now(&server);
         eventually("a millisecond has passed", async || now(&server) > since + 1).await;
         assert!(matches!(store.acquire(&stealing("order:42", 0)).await.unwrap(), Acquire::Granted(_)));
-        assert!(matches!(store.force_release(&held.key).await.unwrap(), ForceRelease::Released(_)));
+        assert!(!store.force_release(&held.key, None).await.unwrap().is_empty());
     }
 }
 

@@ -6,7 +6,10 @@
 mod clock;
 mod doctor;
 mod durability;
+mod kinds;
+mod lines;
 mod many;
+mod old_programs;
 mod strangers;
 mod support;
 mod together;

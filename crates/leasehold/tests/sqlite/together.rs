@@ -125,7 +125,7 @@ async fn many_listeners_who_are_gone_hold_nobody_up() {
     granted(&store, &request).await;
     let started = Instant::now();
     // Tells all of them, and finds that nobody is there.
-    store.force_release(&request.key).await.unwrap();
+    store.force_release(&request.key, None).await.unwrap();
     let left: i64 = raw(&path).query_row("SELECT count(*) FROM listeners", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
     // One by one, each a transaction and a scan, it took seconds.

@@ -232,7 +232,7 @@ async fn a_handle_that_only_looks_grants_nothing_and_ends_no_lock_of_this_proces
         let reader = Sqlite::open_read_only(&path).await.unwrap();
         let wanted = request("order:42");
         assert_eq!(reader.acquire(&wanted).await.unwrap_err().code(), ErrorCode::AuthFailed, "{there}");
-        assert_eq!(reader.force_release(&wanted.key).await.unwrap_err().code(), ErrorCode::AuthFailed);
+        assert_eq!(reader.force_release(&wanted.key, None).await.unwrap_err().code(), ErrorCode::AuthFailed);
         assert!(!reader.is_locked(&wanted.key).await.unwrap());
         let Some(store) = store else { continue };
         granted(&store, &wanted).await;

@@ -1,7 +1,7 @@
 //! Locks that the other library wrote are locks like ours, in whichever way it wrote them.
 
 use leasehold::ListRequest;
-use leasehold::backend::{Absence, Backend, Extend, ForceRelease, LookupBy, Release};
+use leasehold::backend::{Absence, Backend, Extend, LookupBy, Release};
 use test_support::{Case, cases, connect, granted, held, id, key, request, stealing, ttl};
 
 use crate::Store;
@@ -79,11 +79,11 @@ async fn they_can_be_ended_by_force(store: Store) {
     let store = connect(&server.url()).await;
     for style in 0..server.foreign_styles() {
         let foreign = server.write_foreign("order:42", 5_000, 30_000, style);
-        let ForceRelease::Released(record) = store.force_release(&key("order:42")).await.unwrap() else {
+        let Some(record) = store.force_release(&key("order:42"), None).await.unwrap().pop() else {
             panic!("not released");
         };
         assert_eq!((record.lock_id, record.fence.get()), (foreign.id, foreign.fence));
-        assert_eq!(store.force_release(&key("order:42")).await.unwrap(), ForceRelease::Absent);
+        assert_eq!(store.force_release(&key("order:42"), None).await.unwrap(), []);
         assert_eq!(store.extend(&foreign.id, ttl(1)).await.unwrap(), Extend::Absent(Absence::NotFound));
         assert_eq!(server.snapshot().len(), 1, "only the last fence is left");
     }
@@ -115,7 +115,7 @@ async fn they_are_dead_a_second_after_their_expiry_and_not_before(store: Store) 
         assert_eq!(store.lookup(LookupBy::Id(&dead.id)).await.unwrap(), None);
         assert_eq!(store.extend(&dead.id, ttl(60_000)).await.unwrap(), Extend::Absent(Absence::Expired));
         assert_eq!(store.release(&dead.id).await.unwrap(), Release::Absent(Absence::Expired));
-        assert_eq!(store.force_release(&key("dead")).await.unwrap(), ForceRelease::Absent);
+        assert_eq!(store.force_release(&key("dead"), None).await.unwrap(), []);
         let dead = server.write_foreign("dead", 60_000, -1_001, style);
         let mine = request("dead");
         assert!(granted(&*store, &mine).await.fence.get() > dead.fence);

@@ -9,6 +9,8 @@ mod cost;
 mod doctor;
 mod fences;
 mod foreign;
+mod foreign_kinds;
+mod lines;
 mod many;
 mod permissions;
 mod records;
@@ -37,6 +39,10 @@ fn main() -> ExitCode {
     ];
     let able = |ability| stores().filter(move |store| store.can(ability));
     let mut trials = suite::over(stores().filter(|store| store.is_server()), &cases);
+    trials.extend(suite::over(
+        stores().filter(|store| store.is_server() && store.lines),
+        &[foreign_kinds::CASES, lines::CASES],
+    ));
     trials.extend(suite::over(able(Ability::OneRequest), &[cost::CASES]));
     trials.extend(suite::over(able(Ability::UnixSocket), &[connections::BY_SOCKET]));
     trials.extend(suite::over(able(Ability::WokenByAnybody), &[waiting::BY_STRANGERS]));

@@ -25,7 +25,7 @@ async fn a_release_leaves_nothing_but_the_counter(store: Store) {
     assert_eq!(server.snapshot().len(), 1, "{:?}", server.snapshot());
 
     let grant = granted(&*store, &held).await;
-    store.force_release(&held.key).await.unwrap();
+    store.force_release(&held.key, None).await.unwrap();
     assert_eq!(server.fence_counter("order:42"), grant.fence.get().to_string());
     assert_eq!(server.snapshot().len(), 1, "{:?}", server.snapshot());
 }

@@ -93,7 +93,7 @@ async fn a_handle_with_a_hundred_waiters_has_three_connections_at_most_and_liste
 
     let operator = connect(&server.url()).await;
     for name in &names {
-        operator.force_release(&key(name)).await.unwrap();
+        operator.force_release(&key(name), None).await.unwrap();
     }
     for waiter in waiting {
         soon("a lock", waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -126,7 +126,7 @@ async fn a_lost_subscription_is_made_again_and_says_that_it_may_have_missed_some
         assert_eq!(store.release(&held.lock_id).await.unwrap(), Release::Released);
         assert_eq!(soon("the release", freed.next()).await, Some(Event::Freed));
         let fence = granted(&*store, &held).await.fence;
-        store.force_release(&held.key).await.unwrap();
+        store.force_release(&held.key, None).await.unwrap();
         let force = Event::Taken { key: held.key.clone(), fence, how: Loss::ForceReleased };
         assert_eq!(soon("the force", taken.next()).await, Some(force));
         assert_eq!(soon("the release by force", freed.next()).await, Some(Event::Freed));
@@ -204,7 +204,7 @@ async fn a_victim_of_a_forced_release_is_told_at_once(store: Store) {
     let server = store.server();
     let operator = locks(&server.url()).await;
     let (_victim, guard) = victim(&server.url(), &operator).await;
-    assert!(operator.force_release(&key("order:42")).await.unwrap().is_some());
+    assert!(!operator.force_release(&key("order:42")).await.unwrap().is_empty());
     assert_eq!(soon("the loss", guard.lost()).await, Loss::ForceReleased);
 }
 

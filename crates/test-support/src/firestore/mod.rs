@@ -31,7 +31,9 @@ use crate::{Foreign, OtherLibrary};
 pub(crate) const STORE: StoreUnderTest = StoreUnderTest {
     name: "firestore",
     start: Start::ServerOr { server: start, running: emulator::running },
+    share: None,
     abilities: &[],
+    lines: true,
 };
 
 fn start(setup: &Setup) -> Arc<dyn StoreServer> {

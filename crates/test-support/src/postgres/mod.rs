@@ -1,5 +1,6 @@
 //! The store in a PostgreSQL database.
 
+mod database;
 mod look;
 mod other;
 
@@ -12,6 +13,7 @@ use async_trait::async_trait;
 use leasehold::{LockId, Locks};
 use test_servers::{Postgres, PostgresBuilder, Proxy, Server, eventually};
 
+pub use database::Database;
 pub use look::{LISTENING, awaited, channel, now, number, ours, row, session, stuck};
 pub use other::{Acquiring, STEPS, Step, TABLES, write};
 
@@ -21,11 +23,16 @@ use crate::stores::{EVERYTHING, RunningStore, Start, StoreUnderTest};
 use crate::{Foreign, OtherLibrary};
 
 /// The server starts a process for each connection.
-pub(crate) const STORE: StoreUnderTest =
-    StoreUnderTest { name: "postgres", start: Start::Server(start), abilities: EVERYTHING };
+pub(crate) const STORE: StoreUnderTest = StoreUnderTest {
+    name: "postgres",
+    start: Start::Server(start),
+    share: Some(Database::share),
+    abilities: EVERYTHING,
+    lines: true,
+};
 
 /// The permissions that locks need on tables in the schema `app`, as the documentation lists them.
-pub const GRANTS: [&str; 8] = [
+pub const GRANTS: [&str; 16] = [
     "USAGE ON SCHEMA app",
     "SELECT ON app.syncguard_locks",
     "INSERT ON app.syncguard_locks",
@@ -34,6 +41,14 @@ pub const GRANTS: [&str; 8] = [
     "SELECT ON app.syncguard_fence_counters",
     "INSERT ON app.syncguard_fence_counters",
     "UPDATE ON app.syncguard_fence_counters",
+    "SELECT ON app.syncguard_locks_grants",
+    "INSERT ON app.syncguard_locks_grants",
+    "UPDATE ON app.syncguard_locks_grants",
+    "DELETE ON app.syncguard_locks_grants",
+    "SELECT ON app.syncguard_locks_line",
+    "INSERT ON app.syncguard_locks_line",
+    "UPDATE ON app.syncguard_locks_line",
+    "DELETE ON app.syncguard_locks_line",
 ];
 
 fn start(setup: &Setup) -> Arc<dyn StoreServer> {
@@ -159,7 +174,13 @@ impl StoreServer for Postgres {
             let split = |row: &str| row.split_once('|').map(|(name, row)| (name.to_owned(), row.to_owned())).unwrap();
             rows.lines().map(split).collect::<Vec<_>>()
         };
-        rows("syncguard_locks", "key").into_iter().chain(rows("syncguard_fence_counters", "fence_key")).collect()
+        let tables = [
+            ("syncguard_locks", "key"),
+            ("syncguard_fence_counters", "fence_key"),
+            ("syncguard_locks_grants", "'grant ' || lock_id"),
+            ("syncguard_locks_line", "'place ' || lock_id"),
+        ];
+        tables.iter().flat_map(|(table, name)| rows(table, name)).collect()
     }
 
     fn set_fence_counter(&self, key: &str, last: &str) {

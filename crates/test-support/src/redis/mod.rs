@@ -22,10 +22,10 @@ use crate::stores::{EVERYTHING, RunningStore, Start, StoreUnderTest};
 use crate::{Foreign, OtherLibrary};
 
 pub(crate) const STORE: StoreUnderTest =
-    StoreUnderTest { name: "redis", start: Start::Server(start), abilities: EVERYTHING };
+    StoreUnderTest { name: "redis", start: Start::Server(start), share: None, abilities: EVERYTHING, lines: true };
 
 /// The permissions that locks need, as the documentation lists them.
-pub const RULES: [&str; 21] = [
+pub const RULES: [&str; 33] = [
     "+evalsha",
     "+eval",
     "+time",
@@ -40,6 +40,18 @@ pub const RULES: [&str; 21] = [
     "+srandmember",
     "+sscan",
     "+info",
+    "+zadd",
+    "+zrem",
+    "+zrange",
+    "+zrevrange",
+    "+zrangebyscore",
+    "+zcard",
+    "+zcount",
+    "+zscore",
+    "+zrank",
+    "+setbit",
+    "+bitpos",
+    "+pexpireat",
     "+publish",
     "+pubsub|numsub",
     "+subscribe",
@@ -51,7 +63,7 @@ pub const RULES: [&str; 21] = [
 
 /// Commands that only scripts send here. A client that sent one would not be noticed, but then it
 /// would pay for both.
-const IN_SCRIPTS: [&str; 13] = [
+const IN_SCRIPTS: [&str; 25] = [
     "time",
     "get",
     "set",
@@ -63,6 +75,18 @@ const IN_SCRIPTS: [&str; 13] = [
     "srem",
     "srandmember",
     "sscan",
+    "zadd",
+    "zrem",
+    "zrange",
+    "zrevrange",
+    "zrangebyscore",
+    "zcard",
+    "zcount",
+    "zscore",
+    "zrank",
+    "setbit",
+    "bitpos",
+    "pexpireat",
     "publish",
     "pubsub|numsub",
 ];

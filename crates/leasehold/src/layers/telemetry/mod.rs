@@ -10,10 +10,10 @@ pub use event::{EventResult, EventType, LockEvent, Reason};
 use worker::{Raw, Worker};
 
 use crate::backend::{
-    Absence, Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
-    Subscription, Topic,
+    Absence, Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, LookupBy, Record,
+    Release, Subscription, Topic,
 };
-use crate::{Error, Key, ListRequest, LockId, Timestamp, Ttl};
+use crate::{Error, Fence, Key, ListRequest, LockId, Timestamp, Ttl};
 
 /// Reports every operation of a store to a callback, with keys and lock ids hashed.
 ///
@@ -135,6 +135,21 @@ impl Backend for TelemetryLayer {
         answer
     }
 
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        let answer = self.store.acquire_all(requests).await;
+        for (number, request) in requests.iter().enumerate() {
+            let (result, reason, id) = match &answer {
+                Ok(AcquireAll::Granted(_)) => (EventResult::Ok, None, Some(&request.lock_id)),
+                Ok(AcquireAll::Held { which, .. }) if *which == number => {
+                    (EventResult::Fail, Some(Reason::Locked), None)
+                }
+                Ok(AcquireAll::Held { .. }) | Err(_) => (EventResult::Fail, None, None),
+            };
+            self.report(EventType::Acquire, result, reason, Some(&request.key), id);
+        }
+        answer
+    }
+
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         let answer = self.store.release(id).await;
         self.report_release(id, &answer);
@@ -175,6 +190,13 @@ impl Backend for TelemetryLayer {
         answer
     }
 
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        let answer = self.store.inspect(key).await;
+        let found = matches!(&answer, Ok(found) if !found.holders.is_empty());
+        self.report(EventType::Lookup, EventResult::of(found), None, Some(key), None);
+        answer
+    }
+
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
         self.store.list(request).await
     }
@@ -183,8 +205,8 @@ impl Backend for TelemetryLayer {
         self.store.subscribe(topic).await
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        self.store.force_release(key).await
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        self.store.force_release(key, only).await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

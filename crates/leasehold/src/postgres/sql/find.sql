@@ -1,3 +1,3 @@
-SELECT l.user_key, l.lock_id, l.fence, l.acquired_at_ms, l.expires_at_ms, l.details::text,
-  {{now_us}}, l.key
-FROM {{locks}} AS l
+SELECT h.user_key, h.lock_id, h.fence, h.acquired_at_ms, h.expires_at_ms, h.details::text, h.key,
+  h.class, h.permits, h.slot
+FROM ({{held}}) AS h

@@ -53,6 +53,64 @@ BEGIN
   END IF;
 END $$;
 
+-- What does not fit into a row that other programs read. Who may use the table of locks may use these, which belong to the same
+-- owner.
+DO $$
+DECLARE
+  made text;
+  privilege record;
+BEGIN
+  IF to_regclass({{grants_text}}) IS NULL THEN
+    CREATE TABLE {{grants}} (
+      lock_id text PRIMARY KEY,
+      key text NOT NULL,
+      class text NOT NULL,
+      permits integer NOT NULL,
+      slot integer,
+      fence text NOT NULL,
+      acquired_at_ms bigint NOT NULL,
+      expires_at_ms bigint NOT NULL,
+      user_key text NOT NULL,
+      details jsonb
+    ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+    CREATE INDEX ON {{grants}} (key, expires_at_ms);
+    CREATE UNIQUE INDEX ON {{grants}} (key, slot) WHERE slot IS NOT NULL;
+    made := {{grants_text}};
+  END IF;
+  IF to_regclass({{line_text}}) IS NULL THEN
+    -- Who asks again changes what is in no index.
+    CREATE TABLE {{line}} (
+      key text NOT NULL,
+      place bigint GENERATED ALWAYS AS IDENTITY,
+      lock_id text NOT NULL UNIQUE,
+      class text NOT NULL,
+      permits integer NOT NULL,
+      since_ms bigint NOT NULL,
+      until_ms bigint NOT NULL,
+      called boolean NOT NULL,
+      user_key text NOT NULL,
+      details jsonb,
+      PRIMARY KEY (key, place)
+    ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+    made := concat_ws(', ', made, {{line_text}});
+  END IF;
+  FOR privilege IN
+    SELECT format('ALTER TABLE %s OWNER TO %s', table_made, relowner::regrole) AS given, 1 AS step
+      FROM pg_class, unnest(string_to_array(made, ', ')) AS table_made
+      WHERE oid = {{locks_text}}::regclass AND pg_get_userbyid(relowner) <> current_user
+    UNION ALL SELECT format(
+        'GRANT %s ON %s TO %s', a.privilege_type, table_made,
+        CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+      ), 2
+      FROM pg_class, aclexplode(relacl) AS a, unnest(string_to_array(made, ', ')) AS table_made
+      WHERE oid = {{locks_text}}::regclass AND a.grantee <> relowner
+        AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+    ORDER BY 2
+  LOOP
+    EXECUTE privilege.given;
+  END LOOP;
+END $$;
+
 COMMENT ON COLUMN {{locks}}.details IS 'lockId, holder and metadata; of no meaning where lockId is not lock_id';
 
 {{functions}}

@@ -3,7 +3,8 @@
 -- tables, and so never sees the lock id of another: they run with the rights of the owner, and find
 -- nothing that a stranger may have put into a schema.
 
--- Takes the lock, or tells who has it. A lock id of the caller's own makes it safe to call again.
+-- Takes the lock for the caller alone, or tells who has it. It does not stand in line. A lock id of the caller's own makes it safe
+-- to call again.
 CREATE OR REPLACE FUNCTION {{public_acquire}}(
   key text, ttl_seconds double precision DEFAULT {{default_ttl_s}}, holder text DEFAULT NULL::text,
   metadata jsonb DEFAULT '{}'::jsonb,
@@ -20,7 +21,7 @@ DECLARE
 BEGIN
   SELECT * INTO answer FROM {{acquire}}(
     name, wanted_id, {{check_ttl}}(ttl_seconds), user_key, {{storage_key}}('fence:' || name, {{longest_name}}), details,
-    NULL::text, NULL::bigint, NULL::text
+    NULL::text, NULL::bigint, NULL::text, 'x', 1, 'i', NULL::bigint
   );
   granted := answer.held_id = wanted_id;
   lock_id := NULL;
@@ -59,7 +60,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Who has the lock of a key: one row, or none if it is free. It writes nothing.
+-- Who has the lock of a key, for the longest time if several do: one row, or none if it is free. It writes nothing.
 CREATE OR REPLACE FUNCTION {{public_holder}}(key text)
 RETURNS TABLE(
   held_by text, held_since timestamp with time zone, expires_at timestamp with time zone, fence text, metadata jsonb
@@ -67,9 +68,11 @@ RETURNS TABLE(
 -- Leasehold functions, version {{version}}.
 DECLARE
   name text := {{storage_key}}({{check_key}}(key), {{longest_name}});
-  held {{locks}}%ROWTYPE;
+  held record;
 BEGIN
-  SELECT * INTO held FROM {{locks}} AS l WHERE l.key = name AND l.expires_at_ms > {{now_us}} / 1000 - {{tolerance_ms}};
+  SELECT h.* INTO held FROM ({{held}}) AS h
+    WHERE h.key = name AND h.expires_at_ms > {{now_us}} / 1000 - {{tolerance_ms}}
+    ORDER BY h.fence COLLATE "C" LIMIT 1;
   IF held.key IS NULL THEN
     RETURN;
   END IF;

@@ -3,7 +3,7 @@
 local function apply(index, id, ttl, life)
   local raw, name, rest = owned(index, id)
   if not raw then
-    return name
+    return type(name) == 'string' and busy(index, id, ttl, life, name) or name
   end
   local expiry = now + ttl
   local field = string.format('"expiresAtMs":%d', expiry)

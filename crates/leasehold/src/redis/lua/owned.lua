@@ -1,9 +1,12 @@
 -- Finds the lock of a lock id, for release and extend. Returns its record, name, and where the rest of the record begins
--- if it is ours; nothing and why it is not held with this id: 0 there is no such lock, -1 its time is over; or nothing
--- and an error.
+-- if it is ours; nothing and why it is not held with this id: 0 there is no such lock, -1 its time is over; nothing and
+-- what the index has if that is no plain lock; or nothing and an error.
 
 local function owned(index, id)
   local name = call('GET', index)
+  if name and is_entry(name, id) then
+    return nil, name
+  end
   local raw = name and call('GET', name)
   if not raw then
     if name and ARGV[#ARGV] == 'asking' then

@@ -7,14 +7,13 @@ local TOLERANCE = {{tolerance}}
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Whether `text` is there twice, as it is or as a pattern.
-local function twice(raw, text, plain)
-  local _, first = string.find(raw, text, 1, plain)
-  return first and string.find(raw, text, first, plain)
-end
-
 -- Whether a record says twice whose it is or when it ends, so that not everybody reads the same in it.
 local function contradicts_itself(raw)
+  -- Whether `text` is there twice, as it is or as a pattern.
+  local function twice(where, text, plain)
+    local _, first = string.find(where, text, 1, plain)
+    return first and string.find(where, text, first, plain)
+  end
   -- Nearly all can be told at a glance, which is quick with letters that are rare.
   if not (twice(raw, 'kId"', true) or twice(raw, 'xpiresAtMs"', true) or string.find(raw, '\\u00', 1, true)) then
     return false

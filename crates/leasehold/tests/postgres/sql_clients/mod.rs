@@ -3,6 +3,7 @@
 mod examples;
 mod exclusion;
 mod input;
+mod kinds;
 mod operations;
 mod roles;
 mod storage_keys;

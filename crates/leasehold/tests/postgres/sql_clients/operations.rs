@@ -76,7 +76,7 @@ async fn a_grant_tells_all_about_itself_and_a_refusal_no_lock_id() {
 #[tokio::test]
 async fn the_server_makes_lock_ids_that_cannot_be_guessed() {
     let server = server().await;
-    let ids = server.sql("SELECT syncguard_locks_new_lock_id_v1() FROM generate_series(1, 3000)");
+    let ids = server.sql("SELECT syncguard_locks_new_lock_id_v2() FROM generate_series(1, 3000)");
     let ids: Vec<&str> = ids.lines().collect();
     let different: std::collections::HashSet<_> = ids.iter().collect();
     assert_eq!((ids.len(), different.len()), (3000, 3000));

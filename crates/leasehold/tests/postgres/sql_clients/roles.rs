@@ -59,9 +59,9 @@ async fn to_execute_them_is_all_that_a_client_needs_and_all_it_gets() {
         "SELECT lock_id FROM app.syncguard_locks",
         "DELETE FROM app.syncguard_locks",
         "UPDATE app.syncguard_fence_counters SET fence = 1",
-        "SELECT * FROM app.syncguard_locks_force_release_v1('order:42')",
-        "SELECT app.syncguard_locks_release_v1('AAAAAAAAAAAAAAAAAAAAAA')",
-        "SELECT app.syncguard_locks_acquire_v1('order:42', 'x', 1, 'order:42', 'fence:order:42', '{}', NULL, 0, NULL)",
+        "SELECT * FROM app.syncguard_locks_force_release_v2('order:42', NULL)",
+        "SELECT app.syncguard_locks_release_v2('AAAAAAAAAAAAAAAAAAAAAA')",
+        "SELECT app.syncguard_locks_acquire_v2('order:42', 'x', 1, 'order:42', 'fence:order:42', '{}', NULL, 0, NULL, 'x', 1, 'i', NULL)",
     ] {
         let outcome = try_as(&server, "client", forbidden);
         assert!(outcome.as_ref().is_err_and(|error| error.contains("permission denied")), "{forbidden}: {outcome:?}");
@@ -194,7 +194,7 @@ async fn nothing_of_a_strangers_is_run_with_the_rights_of_the_owner_or_of_a_call
     store.extend(&mine.lock_id, mine.ttl).await.unwrap();
     assert!(store.is_locked(&mine.key).await.unwrap());
     assert_eq!(store.list(&leasehold::ListRequest::new("")).await.unwrap().records.len(), 1);
-    store.force_release(&mine.key).await.unwrap();
+    store.force_release(&mine.key, None).await.unwrap();
     store.release(&mine.lock_id).await.unwrap();
     store.sweep().await.unwrap();
     let checks = store.examine().await.unwrap();

@@ -16,8 +16,8 @@ fn vectors(section: &str) -> Vec<Value> {
 async fn every_vector_without_a_prefix_is_reproduced() {
     let server = server().await;
     let client = session(&server).await;
-    let derive = "SELECT name, syncguard_locks_storage_key_v1('fence:' || name, $2)
-        FROM syncguard_locks_storage_key_v1(syncguard_locks_check_key_v1($1), $2) AS name";
+    let derive = "SELECT name, syncguard_locks_storage_key_v2('fence:' || name, $2)
+        FROM syncguard_locks_storage_key_v2(syncguard_locks_check_key_v2($1), $2) AS name";
     let (mut compared, mut hashed) = (0, 0);
     for vector in vectors("storage").iter().filter(|vector| vector["prefix"] == "") {
         let size = |field: &str| i32::try_from(vector[field].as_i64().unwrap()).unwrap();
@@ -41,14 +41,14 @@ async fn every_vector_of_keys_and_lock_ids_is_judged_alike() {
     let client = session(&server).await;
     for vector in vectors("keys").iter().filter(|vector| !vector["key"].as_str().unwrap().contains('\0')) {
         let key = vector["key"].as_str().unwrap();
-        let outcome = client.query_one("SELECT octet_length(syncguard_locks_check_key_v1($1))", &[&key]).await;
+        let outcome = client.query_one("SELECT octet_length(syncguard_locks_check_key_v2($1))", &[&key]).await;
         assert_eq!(outcome.is_ok(), vector["valid"].as_bool().unwrap(), "{vector}");
         if let Ok(row) = outcome {
             assert_eq!(Some(i64::from(row.get::<_, i32>(0))), vector["normalizedBytes"].as_i64(), "{vector}");
         }
     }
     for vector in vectors("lockIds") {
-        let outcome = client.query("SELECT syncguard_locks_check_lock_id_v1($1)", &[&vector["lockId"].as_str()]).await;
+        let outcome = client.query("SELECT syncguard_locks_check_lock_id_v2($1)", &[&vector["lockId"].as_str()]).await;
         assert_eq!(outcome.is_ok(), vector["valid"].as_bool().unwrap(), "{vector}");
     }
 }
@@ -63,7 +63,7 @@ async fn long_names_are_hashed_as_the_library_hashes_them() {
     for length in [1, 511, 1694, 1695, 1699, 1700, 1701, 5000] {
         for letter in ["k", "\u{e9}"] {
             let plain = letter.repeat(length);
-            let derive = "SELECT syncguard_locks_storage_key_v1($1, 1700)";
+            let derive = "SELECT syncguard_locks_storage_key_v2($1, 1700)";
             let name: String = client.query_one(derive, &[&plain]).await.unwrap().get(0);
             assert_eq!(name, names.name(&plain).unwrap(), "{length} of {letter}");
         }
@@ -96,7 +96,7 @@ async fn unusual_texts_are_normalised_alike() {
         "\u{7f}\t\u{80}",
     ] {
         let normal: String =
-            client.query_one("SELECT syncguard_locks_check_key_v1($1)", &[&text]).await.unwrap().get(0);
+            client.query_one("SELECT syncguard_locks_check_key_v2($1)", &[&text]).await.unwrap().get(0);
         assert_eq!(normal, Key::new(text).unwrap().as_str(), "{text:?}");
     }
 }

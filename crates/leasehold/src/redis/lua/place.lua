@@ -1,0 +1,16 @@
+-- Those who wait for a key stand in line beside the lock, under its name and a suffix with a character that no name has:
+--   LINE  in the order in which they came     LEASES  by the end of their leases
+-- A member is the lock id, whose index has the place.
+
+local LINE, LEASES = '{{line}}', '{{leases}}'
+
+-- A place as its index has it, unless that is none.
+local function read_place(value, id)
+  local ends, called, rest, since, class, of, turn, name = string.match(value,
+    '^{"lockId":"[^"\\]*","untilMs":(%d+),"called":(%l+)(),"sinceMs":(%d+),"mode":"([esp])%l*"(.-),"turn":"([^"]*)","on":"(.-)","key":')
+  if ends then
+    return { id = id, ends = tonumber(ends), called = called == 'true', since = tonumber(since), class = class,
+      limit = tonumber(string.match(of, '%d+')) or math.huge, turn = turn, name = unescape(name), raw = value,
+      rest = string.sub(value, rest) }
+  end
+end
