@@ -43,8 +43,9 @@
 //!
 //! Both `cargo test` and `cargo nextest` then show tests such as
 //! `my_store::fencing::survives_expiry`. A store that cannot be reached fails them; nothing is ever
-//! skipped. Some promises are made only by stores that can push events, or whose fences are floored
-//! by the clock. A suite says if its store cannot ([`Suite::without_wake_ups`],
+//! skipped. Some promises are made only by stores that can push events, that have lines, shared
+//! locks and permits, or whose fences are floored by the clock. A suite says if its store cannot
+//! ([`Suite::without_wake_ups`], [`Suite::without_lines`],
 //! [`Suite::without_clock_floored_fences`]); the tests of such promises are then marked as `[not
 //! applicable]`. If the suite and the store do not say the same, they fail.
 //!

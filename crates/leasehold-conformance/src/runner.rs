@@ -4,6 +4,7 @@ use std::any::Any;
 use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime;
@@ -16,7 +17,8 @@ use crate::{Case, Harness, Outcome, Suite, cases, history, model};
 /// `history::concurrent_clients` and `history::concurrent_guards`. A case about something that the
 /// store of the suite cannot do is named like `[not applicable]
 /// pooler::wakeups::steal_tells_the_victim`, and checks only that the store says so itself.
-/// Understands the arguments of `cargo test` and `cargo nextest`.
+/// Understands the arguments of `cargo test` and `cargo nextest`, and
+/// [two variables](model::ModelConfig::as_environment_says) about the model.
 pub fn main(suites: &[Suite]) -> ExitCode {
     let arguments = Arguments::from_args();
     let trials: Vec<Trial> = suites.iter().flat_map(trials).collect();
@@ -69,14 +71,18 @@ pub fn run_case(suite: &Suite, case: &Case) -> Result<Outcome, String> {
     }
 }
 
-/// Runs the reference model on a fresh harness.
+/// Runs the reference model on a fresh harness, with [as many
+/// sequences](model::ModelConfig::as_environment_says) as the environment says.
 ///
 /// # Errors
 ///
 /// The shortest sequence of commands found on which the store and the model disagree.
 pub fn run_model(suite: &Suite) -> Result<(), String> {
-    let config = suite.model.clone();
-    run(suite, move |harness| async move { model::agree(harness, &config).await })
+    let config = suite.model.clone().as_environment_says();
+    // Somebody who wants more of it than the suite says waits for longer.
+    let more = if config.sequences > suite.model.sequences { config.duration() } else { Duration::ZERO };
+    let suite = suite.clone().timeout(suite.timeout + more);
+    run(&suite, move |harness| async move { model::agree(harness, &config).await })
 }
 
 /// Runs the concurrent clients on a fresh harness and checks their history.

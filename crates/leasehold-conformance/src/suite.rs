@@ -46,7 +46,10 @@ impl Suite {
         Self {
             name: name.into(),
             factory: Arc::new(factory),
-            capabilities: Capabilities::new(TimeAuthority::Store).with_wake_ups(true).with_clock_floored_fences(true),
+            capabilities: Capabilities::new(TimeAuthority::Store)
+                .with_wake_ups(true)
+                .with_clock_floored_fences(true)
+                .with_lines(true),
             model: ModelConfig::real_clock(),
             history: HistoryOptions::real_clock(),
             guards: true,
@@ -67,6 +70,14 @@ impl Suite {
     #[must_use]
     pub fn without_clock_floored_fences(mut self) -> Self {
         self.capabilities = self.capabilities.with_clock_floored_fences(false);
+        self
+    }
+
+    /// The store has no lines, only exclusive locks, and takes one at a time. As with
+    /// [`without_wake_ups`](Self::without_wake_ups), the suite has to say so.
+    #[must_use]
+    pub fn without_lines(mut self) -> Self {
+        self.capabilities = self.capabilities.with_lines(false);
         self
     }
 
@@ -99,6 +110,11 @@ impl Suite {
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
+    }
+
+    /// What its tests' names start with.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// A fresh harness.

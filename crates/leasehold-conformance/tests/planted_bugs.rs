@@ -12,8 +12,8 @@ use leasehold::memory::Memory;
 use leasehold::testing::ManualClock;
 use leasehold_conformance::history::HistoryOptions;
 use leasehold_conformance::model::ModelConfig;
-use leasehold_conformance::{ManualHarness, Outcome, Suite, cases, runner};
-use planted::{BROKEN_HANDLES, BrokenHandles, Bug, CannotPush, HandleBug, Plain, Planted, Slow};
+use leasehold_conformance::{Case, ManualHarness, Outcome, Suite, cases, runner};
+use planted::{BROKEN_HANDLES, BrokenHandles, Bug, CannotPush, HandleBug, Make, Plain, Planted, Slow};
 
 /// A suite over the memory store with the bug that `make` makes, one for both handles.
 fn suite(name: &str, make: fn() -> Arc<dyn Bug>) -> Suite {
@@ -33,13 +33,18 @@ fn forewarned_suite(name: &str, make: fn() -> Arc<dyn Bug>) -> Suite {
     if make().capabilities(&store).wake_ups { suite } else { suite.without_wake_ups() }
 }
 
-/// The cases that fail, side by side because some of them wait for an event that never comes.
 fn failing_cases(suite: &Suite) -> BTreeMap<String, String> {
+    failing_of(suite, cases())
+}
+
+/// Those that fail, side by side because some of them wait for an event that never comes.
+fn failing_of<'a>(suite: &Suite, cases: impl IntoIterator<Item = &'a Case>) -> BTreeMap<String, String> {
+    let cases: Vec<_> = cases.into_iter().collect();
     let (next, failing) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                while let Some(case) = cases().get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(wrong) = runner::run_case(suite, case) {
                         let name = format!("{}::{}", case.group(), case.name());
                         failing.lock().expect("nobody panicked").insert(name, wrong);
@@ -99,9 +104,19 @@ fn a_case_that_is_not_applicable_says_so() {
 
 #[test]
 fn the_table_catches_every_planted_bug() {
+    the_table_catches(planted::BUGS, |_| true);
+}
+
+#[test]
+fn the_table_catches_every_planted_bug_of_readers_permits_and_lines() {
+    the_table_catches(planted::KIND_BUGS, |case| case.group() == "kinds");
+}
+
+fn the_table_catches(bugs: &[(&str, Make)], with: fn(&&Case) -> bool) {
     without_panic_messages();
-    for (name, make) in planted::BUGS {
-        let caught: Vec<String> = failing_cases(&forewarned_suite(name, *make)).into_keys().collect();
+    for (name, make) in bugs {
+        let suite = forewarned_suite(name, *make);
+        let caught: Vec<String> = failing_of(&suite, cases().iter().filter(with)).into_keys().collect();
         println!("{name}: {}", caught.join(", "));
         assert!(!caught.is_empty(), "no case catches {name}");
     }
@@ -133,7 +148,8 @@ fn the_table_catches_every_bug_planted_in_the_handles() {
 }
 
 /// The model hears no events and lets every future end.
-const BEYOND_THE_MODEL: [&str; 5] = [
+const BEYOND_THE_MODEL: [&str; 6] = [
+    "everybody_is_called",
     "release_wakes_nobody",
     "steal_tells_nobody",
     "claims_it_cannot_push",
@@ -144,7 +160,7 @@ const BEYOND_THE_MODEL: [&str; 5] = [
 #[test]
 fn the_model_alone_catches_broken_answers() {
     without_panic_messages();
-    for (name, make) in planted::BUGS {
+    for (name, make) in planted::BUGS.iter().chain(planted::KIND_BUGS) {
         let outcome = runner::run_model(&suite(name, *make));
         println!("{name}: {}", outcome.as_ref().err().map_or("not caught", String::as_str));
         assert!(outcome.is_err() || BEYOND_THE_MODEL.contains(name), "the model does not catch {name}");
@@ -160,8 +176,14 @@ fn the_history_alone_catches_what_clients_can_see() {
         "release_does_not_check_the_owner",
         "tolerance_is_dropped",
         "steal_leaves_the_victims_id_alive",
+        "a_reader_passes_a_writer",
+        "a_slot_is_given_twice",
+        "there_is_one_permit_too_many",
+        "the_first_reader_that_ends_lets_writers_in",
+        "the_last_in_line_is_let_in",
     ];
-    for (name, make) in planted::BUGS.iter().filter(|(name, _)| visible.contains(name)) {
+    let bugs = planted::BUGS.iter().chain(planted::KIND_BUGS);
+    for (name, make) in bugs.filter(|(name, _)| visible.contains(name)) {
         let outcome = runner::run_history(&suite(name, *make));
         println!("{name}: {}", outcome.as_ref().err().map_or("not caught", String::as_str));
         assert!(outcome.is_err(), "the history does not catch {name}");

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::backend::{Acquire, AcquireRequest, Backend, Event, Extend, LookupBy, Record, Release, Subscription};
 use leasehold::testing::{FaultLayer, Faults};
-use leasehold::{Contention, Grant, Holder, Key, LockId, Locks, TIME_TOLERANCE, Timestamp, Ttl};
+use leasehold::{Contention, Fence, Grant, Holder, Key, LockId, Locks, Loss, TIME_TOLERANCE, Timestamp, Ttl};
 
 use crate::Harness;
 
@@ -22,15 +22,23 @@ pub(super) struct Context {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) peer: Arc<dyn Backend>,
     harness: Arc<dyn Harness>,
+    /// What its keys start with, after the namespace.
+    prefix: String,
 }
 
 impl Context {
     pub(super) fn new(harness: Arc<dyn Harness>) -> Self {
-        Self { backend: harness.backend(), peer: harness.peer(), harness }
+        Self { backend: harness.backend(), peer: harness.peer(), harness, prefix: String::new() }
+    }
+
+    /// The same store with other keys, for another attempt.
+    pub(super) fn attempt(&self, number: u32) -> Self {
+        let (backend, peer, harness) = (self.backend.clone(), self.peer.clone(), self.harness.clone());
+        Self { backend, peer, harness, prefix: format!("{number}:") }
     }
 
     pub(super) fn key(&self, name: &str) -> Key {
-        self.harness.key(name)
+        self.harness.key(&format!("{}{name}", self.prefix))
     }
 
     pub(super) fn namespace(&self) -> &str {
@@ -44,6 +52,11 @@ impl Context {
     /// Lets so much time pass that a lock granted or extended for `ttl` before is free.
     pub(super) async fn until_free(&self, ttl: u64) {
         self.harness.pass(Duration::from_millis(ttl) + TIME_TOLERANCE + MARGIN).await;
+    }
+
+    /// Lets so much time pass that a place in line with a lease of `lease` is gone.
+    pub(super) async fn until_place_ends(&self, lease: u64) {
+        self.harness.pass(Duration::from_millis(lease) + MARGIN).await;
     }
 
     /// A handle on the store, with a script of faults in between that also counts its calls.
@@ -182,4 +195,20 @@ pub(super) async fn silent(subscription: &mut Subscription) -> bool {
         while let Some(Event::Missed) = subscription.next().await {}
     });
     moment.await.is_err()
+}
+
+/// Waits until `subscription` says that the lock of a key with this fence is dead, and how that
+/// came about.
+pub(super) async fn loss_of(subscription: &mut Subscription, lock: (&Key, Fence)) -> Loss {
+    let loss = async {
+        loop {
+            match subscription.next().await {
+                // Other cases may use the same server, and this topic is about every key.
+                Some(Event::Taken { key, fence, how }) if (&key, fence) == lock => return how,
+                Some(_) => {}
+                None => panic!("the subscription was closed"),
+            }
+        }
+    };
+    tokio::time::timeout(EVENT_TIMEOUT, loss).await.expect("the holder is told within five seconds")
 }

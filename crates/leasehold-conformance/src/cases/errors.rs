@@ -1,6 +1,6 @@
 //! Errors are errors; everything else is an answer.
 
-use leasehold::backend::{Absence, Extend, ForceRelease, LookupBy, Release};
+use leasehold::backend::{Absence, Extend, LookupBy, Release};
 use leasehold::{ErrorCode, ListRequest};
 
 use super::context::{Context, LONG, granted, new_id, refused, request, ttl};
@@ -21,7 +21,7 @@ async fn absence_is_a_value(cx: &Context) {
     assert_eq!(cx.backend.extend(&id, ttl(LONG)).await.expect("an answer"), Extend::Absent(Absence::NotFound));
     assert_eq!(cx.backend.lookup(LookupBy::Id(&id)).await.expect("an answer"), None);
     assert_eq!(cx.backend.lookup(LookupBy::Key(&key)).await.expect("an answer"), None);
-    assert_eq!(cx.backend.force_release(&key).await.expect("an answer"), ForceRelease::Absent);
+    assert_eq!(cx.backend.force_release(&key, None).await.expect("an answer"), []);
     assert!(!cx.backend.is_locked(&key).await.expect("an answer"));
     let page = cx.backend.list(&ListRequest::new(key.as_str())).await.expect("an answer");
     assert!(page.records.is_empty());

@@ -10,9 +10,11 @@ mod exclusion;
 mod expiry;
 mod extend;
 mod fencing;
+mod hurry;
 mod idempotency;
 mod inspect;
 mod keys;
+mod kinds;
 mod many;
 mod metadata;
 mod need;
@@ -25,6 +27,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use leasehold::backend::Capabilities;
 
@@ -39,7 +42,9 @@ type Run = for<'a> fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + '
 pub struct Case {
     group: &'static str,
     name: &'static str,
-    needs: Option<Need>,
+    needs: &'static [Need],
+    /// It says something only if it is over within this time.
+    within: Option<Duration>,
     run: Run,
 }
 
@@ -65,7 +70,7 @@ impl Case {
 
     /// Why a store with these capabilities does not make the promise, if it does not.
     pub fn not_applicable(&self, capabilities: &Capabilities) -> Option<&'static str> {
-        self.needs.and_then(|need| need.unmet(capabilities))
+        self.needs.iter().find_map(|need| need.unmet(capabilities))
     }
 
     /// Checks the promise, if the store makes it. The harness should be fresh.
@@ -78,7 +83,10 @@ impl Case {
         if let Some(reason) = self.not_applicable(&context.backend.capabilities()) {
             return Outcome::NotApplicable(reason);
         }
-        (self.run)(&context).await;
+        match self.within {
+            Some(time) => hurry::run(self.run, &context, time).await,
+            None => (self.run)(&context).await,
+        }
         Outcome::Passed
     }
 }
@@ -95,20 +103,22 @@ pub fn cases() -> &'static [Case] {
     &CASES
 }
 
-/// Lists the cases of a group, each with what it needs of the store, if that is anything.
+/// Lists the cases of a group, each with what it needs of the store, if that is anything, and
+/// within what time it must be over, if a slow machine may keep it from that.
 macro_rules! group {
-    ($group:literal: $($case:ident $(needs $need:ident)?),+ $(,)?) => {
-        pub(super) const CASES: &[super::Case] = &[$(super::Case {
+    ($group:literal: $($case:ident $(needs $need:ident $(and $more:ident)*)? $(within $time:ident)?),+ $(,)?) => {
+        pub(in crate::cases) const CASES: &[super::Case] = &[$(super::Case {
             group: $group,
             name: stringify!($case),
-            needs: [$(Some(super::need::Need::$need),)? None][0],
+            needs: &[$(super::need::Need::$need, $(super::need::Need::$more,)*)?],
+            within: [$(Some(leasehold::backend::Line::$time),)? None][0],
             run: |cx| Box::pin($case(cx)),
         }),+];
     };
 }
 use group;
 
-const GROUPS: [&[Case]; 15] = [
+const GROUPS: [&[Case]; 24] = [
     exclusion::CASES,
     expiry::CASES,
     ownership::CASES,
@@ -124,6 +134,15 @@ const GROUPS: [&[Case]; 15] = [
     wakeups::CASES,
     metadata::CASES,
     runtimes::CASES,
+    kinds::readers::CASES,
+    kinds::permits::CASES,
+    kinds::line::CASES,
+    kinds::order::CASES,
+    kinds::calls::CASES,
+    kinds::ends::CASES,
+    kinds::reads::CASES,
+    kinds::several::CASES,
+    kinds::refused::CASES,
 ];
 
 #[cfg(test)]
@@ -141,20 +160,36 @@ mod tests {
         assert!(GROUPS.iter().all(|group| !group.is_empty()));
     }
 
+    /// What cases are not applicable.
+    fn beyond(found: Capabilities) -> BTreeSet<String> {
+        let cases = cases().iter().filter(|case| case.not_applicable(&found).is_some());
+        cases.map(|case| format!("{}::{}", case.group(), case.name())).collect()
+    }
+
     #[test]
     fn what_a_store_cannot_do_decides_which_cases_are_not_applicable() {
-        let full = Capabilities::new(TimeAuthority::Store).with_wake_ups(true).with_clock_floored_fences(true);
-        let names = |found: Capabilities| {
-            let not_applicable = cases().iter().filter(|case| case.not_applicable(&found).is_some());
-            not_applicable.map(|case| format!("{}::{}", case.group(), case.name())).collect::<BTreeSet<_>>()
-        };
-        let silent = "wakeups::a_store_that_cannot_push_stays_silent";
-        assert_eq!(names(full), BTreeSet::from([silent.to_owned()]));
-        assert_eq!(
-            names(full.with_clock_floored_fences(false)),
-            BTreeSet::from([silent, "fencing::floored_by_the_clock"].map(str::to_owned))
-        );
+        let full = Capabilities::new(TimeAuthority::Store)
+            .with_wake_ups(true)
+            .with_clock_floored_fences(true)
+            .with_lines(true);
+        let never = [
+            "kinds::kinds_refused_where_not_supported",
+            "kinds::several_locks_refused_where_not_supported",
+            "wakeups::a_store_that_cannot_push_stays_silent",
+        ];
+        let never = BTreeSet::from(never.map(str::to_owned));
+        assert_eq!(beyond(full), never);
+        let unfloored = beyond(full.with_clock_floored_fences(false));
+        assert_eq!(&unfloored - &never, BTreeSet::from(["fencing::floored_by_the_clock".to_owned()]));
         let pushed = [
+            "kinds::a_forced_release_calls_the_first",
+            "kinds::a_release_with_a_line_wakes_only_the_first",
+            "kinds::every_victim_of_a_steal_is_told",
+            "kinds::only_the_head_is_called",
+            "kinds::the_last_place_given_up_wakes_everybody",
+            "kinds::the_next_hears_that_a_place_was_given_up",
+            "kinds::whoever_is_let_in_calls_the_next",
+            "kinds::without_a_line_everybody_is_woken",
             "wakeups::a_guard_hears_that_its_lock_was_taken",
             "wakeups::force_release_wakes_and_tells",
             "wakeups::nothing_is_missed_between_subscribe_and_release",
@@ -163,7 +198,13 @@ mod tests {
             "wakeups::steal_tells_the_victim",
             "wakeups::unrelated_keys_do_not_wake",
         ];
-        assert_eq!(names(full.with_wake_ups(false)), BTreeSet::from(pushed.map(str::to_owned)));
+        let silent = beyond(full.with_wake_ups(false));
+        assert_eq!(&silent - &never, BTreeSet::from(pushed.map(str::to_owned)));
+        let plain = &beyond(full.with_lines(false)) - &never;
+        assert!(plain.iter().all(|name| name.starts_with("kinds::")), "{plain:?}");
+        let kinds = cases().iter().filter(|case| case.group() == "kinds").count();
+        // Those that say so, and two about looking at an exclusive lock.
+        assert_eq!(plain.len(), kinds - 4);
     }
 
     #[test]
@@ -179,6 +220,7 @@ mod tests {
             "idempotency",
             "inspect",
             "keys",
+            "kinds",
             "many",
             "metadata",
             "ownership",

@@ -9,6 +9,10 @@ pub(super) enum Need {
     NoWakeUps,
     /// Its fences are floored by the clock.
     ClockFlooredFences,
+    /// It has lines, all modes, and takes several locks at once.
+    Lines,
+    /// It does not.
+    NoLines,
 }
 
 impl Need {
@@ -17,6 +21,8 @@ impl Need {
         let (met, otherwise) = match self {
             Need::WakeUps => (found.wake_ups, "the store does not push events"),
             Need::NoWakeUps => (!found.wake_ups, "the store pushes events"),
+            Need::Lines => (found.lines, "the store has neither lines nor shared locks nor permits"),
+            Need::NoLines => (!found.lines, "the store has lines"),
             Need::ClockFlooredFences => (found.clock_floored_fences, "its fences are not floored by the clock"),
         };
         (!met).then_some(otherwise)

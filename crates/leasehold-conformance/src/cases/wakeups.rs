@@ -1,9 +1,9 @@
 //! Those who wait are woken, and those who lost their lock are told.
 
-use leasehold::backend::{Event, Subscription, Topic};
-use leasehold::{Fence, Key, Loss, Operation, Steal};
+use leasehold::backend::{Event, Topic};
+use leasehold::{Loss, Operation, Steal};
 
-use super::context::{Context, EVENT_TIMEOUT, LONG, event, granted, released, request, silent};
+use super::context::{Context, EVENT_TIMEOUT, LONG, event, granted, loss_of, released, request, silent};
 use super::group;
 
 group!("wakeups":
@@ -17,22 +17,6 @@ group!("wakeups":
     a_waiting_guard_gets_the_lock_that_a_peer_releases,
     a_guard_hears_that_its_lock_was_taken needs WakeUps,
 );
-
-/// Waits until `subscription` says that the lock of `key` with this fence is dead, and how that
-/// came about.
-async fn loss_of(subscription: &mut Subscription, lock: (&Key, Fence)) -> Loss {
-    let loss = async {
-        loop {
-            match subscription.next().await {
-                // Other cases may use the same server, and this topic is about every key.
-                Some(Event::Taken { key, fence, how }) if (&key, fence) == lock => return how,
-                Some(_) => {}
-                None => panic!("the subscription was closed"),
-            }
-        }
-    };
-    tokio::time::timeout(EVENT_TIMEOUT, loss).await.expect("the holder is told within five seconds")
-}
 
 async fn release_wakes_a_subscriber_on_the_peer(cx: &Context) {
     let key = cx.key("awaited");
@@ -80,7 +64,7 @@ async fn force_release_wakes_and_tells(cx: &Context) {
     let mut taken = cx.backend.subscribe(Topic::Taken).await.expect("subscribe answers");
     let mut freed = cx.backend.subscribe(Topic::Freed(&key)).await.expect("subscribe answers");
     let victim = cx.take(&key, LONG).await;
-    cx.peer.force_release(&key).await.expect("force_release answers");
+    cx.peer.force_release(&key, None).await.expect("force_release answers");
     assert_eq!(loss_of(&mut taken, (&key, victim.fence)).await, Loss::ForceReleased);
     assert!(matches!(event(&mut freed).await, Event::Freed | Event::Missed));
 }
@@ -130,7 +114,7 @@ async fn a_guard_hears_that_its_lock_was_taken(cx: &Context) {
     let (locks, faults) = cx.locks();
     let guard = locks.lock(&key).acquire().await.expect("the lock is free");
     cx.eventually("the keeper listens", || faults.answers(Operation::Subscribe) >= 1).await;
-    cx.peer.force_release(&key).await.expect("force_release answers");
+    cx.peer.force_release(&key, None).await.expect("force_release answers");
     let loss = tokio::time::timeout(EVENT_TIMEOUT, guard.lost()).await.expect("it is told within five seconds");
     assert_eq!(loss, Loss::ForceReleased);
 }

@@ -11,6 +11,8 @@ pub struct Summary {
     pub granted: usize,
     /// Refused acquires.
     pub held: usize,
+    /// Those of them that had a place in line.
+    pub queued: usize,
     /// Successful releases.
     pub released: usize,
     /// Successful extends.
@@ -23,9 +25,11 @@ pub struct Summary {
 ///
 /// A client holds a key from when the grant was answered to the earliest of: a release was sent, a
 /// loss was noticed, the deadline. No two may hold a key at once, nor may a lock be given away
-/// before the tolerance is over, unless a steal or a forced release was under way. Fences are
-/// unique, and in the order of grants that did not overlap. A lock is released at most once, and
-/// once released or taken by somebody else it stays dead.
+/// before the tolerance is over, unless a steal or a forced release was under way, or both want it
+/// in a way that goes with the other: readers, and permits with different slots, as long as there
+/// are any. Fences are unique, and in the order of grants that did not overlap. A lock is released
+/// at most once, and once released or taken by somebody else it stays dead. Nobody who obeys the
+/// line is let in before somebody whose place in it is older, unless its lease may have ended.
 ///
 /// # Errors
 ///
@@ -41,6 +45,10 @@ pub fn check(events: &[Event]) -> Result<Summary, Vec<Violation>> {
         match event.what {
             What::Granted { .. } => summary.granted += 1,
             What::Held => summary.held += 1,
+            What::Queued { .. } => {
+                summary.held += 1;
+                summary.queued += 1;
+            }
             What::Released => summary.released += 1,
             What::Extended { .. } => summary.extended += 1,
             What::ReleaseAbsent | What::ExtendAbsent => summary.absent += 1,
@@ -113,7 +121,7 @@ mod tests {
             ("f", granted(5, 90)),
             ("e", What::Lost),
         ]);
-        let summary = Summary { granted: 5, held: 1, released: 1, extended: 1, absent: 2 };
+        let summary = Summary { granted: 5, held: 1, queued: 0, released: 1, extended: 1, absent: 2 };
         assert_eq!(check(&events), Ok(summary));
     }
 

@@ -2,8 +2,13 @@
 //! it.
 
 mod check;
+mod client;
 mod concurrent;
 mod guards;
+#[cfg(test)]
+mod kinds_tests;
+mod line;
+mod lock;
 mod state;
 mod violation;
 
@@ -11,6 +16,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use leasehold::backend::Mode;
 use serde::{Deserialize, Serialize};
 
 pub use check::{Summary, check};
@@ -37,7 +43,15 @@ pub struct Event {
 /// What happened to a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum What {
+    /// How the lock will be asked for. Without this, alone and past the line.
+    Wanted {
+        /// How it will be held.
+        mode: Mode,
+        /// Whether it is let in only after those who stand in line.
+        obeys_line: bool,
+    },
     /// An acquire was sent.
     AcquireSent {
         /// Whether it may take the lock from its holder.
@@ -50,8 +64,18 @@ pub enum What {
         /// When its holder stops at the latest: the time of sending plus the ttl.
         deadline: u64,
     },
+    /// The number of the permit that is granted in the next event of this lock.
+    Slot {
+        /// The number.
+        slot: u16,
+    },
     /// It was refused: somebody else holds the lock.
     Held,
+    /// It was refused, and has a place in line.
+    Queued {
+        /// Until when, if it is not called: the time of sending plus the lease.
+        until: u64,
+    },
     /// A release was sent. From here on its sender no longer counts on the lock.
     ReleaseSent,
     /// The release found the lock and ended it.

@@ -2,12 +2,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use leasehold::TIME_TOLERANCE;
+use leasehold::backend::Mode;
 
+use super::line::Waiting;
+use super::lock::Lock;
 use super::{Violation, What};
 
 /// The store's clock counts whole milliseconds and is not the clock of the history, so that a grant
 /// may seem this much earlier than it was.
-const SLACK: Duration = Duration::from_millis(50);
+pub(super) const SLACK: Duration = Duration::from_millis(50);
 
 /// What is known of one key at one point of the history.
 #[derive(Debug, Default)]
@@ -22,38 +25,18 @@ pub(super) struct KeyState {
     /// Steals and forced releases that were sent and not answered: any lock may be ended by one of
     /// them.
     interventions: u32,
-}
-
-/// What is known of one lock at one point of the history.
-#[derive(Debug, Default)]
-struct Lock {
-    may_steal: bool,
-    /// The highest fence that was answered before this lock was asked for.
-    floor: Option<u64>,
-    fence: Option<u64>,
-    /// Until when its holder counts on it.
-    deadline: u64,
-    /// Its holder gave it up or noticed the loss.
-    ended: bool,
-    releases_sent: u32,
-    released: bool,
-    /// A higher fence was granted to somebody else.
-    superseded: bool,
-    /// A steal or a forced release that was under way at some moment since it was asked for may
-    /// have ended it.
-    intervened: bool,
-    /// It was dead when its latest extend was sent.
-    extend_too_late: bool,
-    /// It was dead when its latest release was sent.
-    release_too_late: bool,
+    waiting: Waiting,
 }
 
 impl KeyState {
     /// Takes in the next event of `key`; the broken promises that it shows go to `broken`.
     pub(super) fn apply(&mut self, key: &str, lock: &str, at: u64, what: What, broken: &mut Vec<Violation>) {
+        self.waiting.apply((key, lock), at, what, broken);
         match what {
+            What::Wanted { mode, .. } => self.locks.entry(lock.to_owned()).or_default().mode = mode,
+            What::Slot { slot } => self.locks.entry(lock.to_owned()).or_default().slot = Some(slot),
             What::AcquireSent { may_steal } => self.asked(lock, may_steal),
-            What::Held => self.answered(lock),
+            What::Held | What::Queued { .. } => self.answered(lock),
             What::Granted { fence, deadline } => self.granted(key, lock, at, (fence, deadline), broken),
             What::ForceSent => self.intervene(lock),
             What::ForceAnswered => self.interventions = self.interventions.saturating_sub(1),
@@ -126,10 +109,28 @@ impl KeyState {
         }
         self.live.insert(lock.to_owned());
         self.check_overlap(key, lock, at, broken);
-        let latest = self.latest.split_off(&fence);
-        for name in std::mem::replace(&mut self.latest, latest).into_values().flatten() {
-            self.locks.entry(name).and_modify(|other| other.superseded = true);
+        self.supersede(lock, fence);
+    }
+
+    /// Those who got the key before `lock` have it no longer, unless they may have it together.
+    fn supersede(&mut self, lock: &str, fence: u64) {
+        let mut later = self.latest.split_off(&fence);
+        let mut together = BTreeMap::new();
+        for (before, mut names) in std::mem::take(&mut self.latest) {
+            names.retain(|name| {
+                let (Some(other), Some(new)) = (self.locks.get(name), self.locks.get(lock)) else { return false };
+                if other.goes_with(new) {
+                    return !other.released;
+                }
+                self.locks.entry(name.clone()).and_modify(|other| other.superseded = true);
+                false
+            });
+            if !names.is_empty() {
+                together.insert(before, names);
+            }
         }
+        self.latest = together;
+        self.latest.append(&mut later);
         self.latest.entry(fence).or_default().push(lock.to_owned());
     }
 
@@ -142,7 +143,7 @@ impl KeyState {
         for (name, other) in self.live.iter().filter_map(|name| self.locks.get_key_value(name)) {
             // A lock that is extended may have been stolen before the answer arrived.
             let intervened = other.intervened || (new.intervened && other.fence > new.fence);
-            if name == lock || other.fence.is_none() || other.ended || intervened {
+            if name == lock || other.fence.is_none() || other.ended || intervened || other.goes_with(new) {
                 continue;
             }
             let (key, first, second) = (key.to_owned(), name.clone(), lock.to_owned());
@@ -152,42 +153,25 @@ impl KeyState {
                 broken.push(Violation::TakenTooEarly { key, first, second });
             }
         }
+        self.check_permits(key, lock, broken);
     }
-}
 
-impl Lock {
-    fn apply(&mut self, key: &str, lock: &str, at: u64, what: What) -> Option<Violation> {
-        let (key, lock) = (key.to_owned(), lock.to_owned());
-        match what {
-            What::ReleaseSent => {
-                self.release_too_late = self.released || self.superseded;
-                self.releases_sent += 1;
-                self.ended = true;
+    /// Nobody has a permit that was granted while as many were out as there are. Of all who have
+    /// one now, those with lower fences had theirs already when a permit was granted.
+    fn check_permits(&self, key: &str, lock: &str, broken: &mut Vec<Violation>) {
+        let certain = |lock: &&Lock| lock.fence.is_some() && !lock.ended && !lock.intervened && !lock.superseded;
+        let live = self.live.iter().filter_map(|name| self.locks.get_key_value(name));
+        let permits: Vec<_> =
+            live.filter(|(_, held)| certain(held) && matches!(held.mode, Mode::Permit { .. })).collect();
+        let Some(new) = permits.iter().find(|(name, _)| *name == lock).and_then(|(_, new)| new.fence) else { return };
+        for (name, held) in &permits {
+            let Mode::Permit { of } = held.mode else { continue };
+            let before = permits.iter().filter(|(_, other)| other.fence < held.fence).count();
+            // What does not depend on the new one was seen before.
+            if held.fence >= Some(new) && before >= usize::from(of.get()) {
+                let (key, lock) = (key.to_owned(), (*name).clone());
+                broken.push(Violation::TooManyPermits { key, lock, of: of.get(), held: before + 1 });
             }
-            What::ExtendSent { deadline } => {
-                self.extend_too_late = self.released || self.superseded;
-                // It may take effect without an answer, and it may shorten.
-                self.deadline = self.deadline.min(deadline);
-            }
-            What::Released if self.released => return Some(Violation::ReleasedTwice { key, lock }),
-            What::Released => {
-                self.released = true;
-                if self.release_too_late {
-                    return Some(Violation::Resurrected { key, lock });
-                }
-            }
-            What::ReleaseAbsent | What::ExtendAbsent => {
-                let cause = self.released || self.superseded || self.intervened;
-                // A release of its own, other than this one, may be under way.
-                let own = self.releases_sent > u32::from(what == What::ReleaseAbsent);
-                self.ended = true;
-                if self.fence.is_some() && !cause && !own && at < self.deadline {
-                    return Some(Violation::LostWithoutCause { key, lock });
-                }
-            }
-            What::Lost => self.ended = true,
-            _ => {}
         }
-        None
     }
 }

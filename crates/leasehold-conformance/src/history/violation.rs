@@ -22,6 +22,26 @@ pub enum Violation {
         /// Who got it.
         second: String,
     },
+    /// A permit was granted although all were out.
+    TooManyPermits {
+        /// The key.
+        key: String,
+        /// The permit.
+        lock: String,
+        /// How many permits there are, as it was asked for.
+        of: u16,
+        /// How many were out with it.
+        held: usize,
+    },
+    /// Somebody was let in before somebody who stood in line for longer.
+    Overtaken {
+        /// The key.
+        key: String,
+        /// Who stood in line.
+        first: String,
+        /// Who came later and was let in.
+        second: String,
+    },
     /// Two grants have the same fence.
     FenceRepeated {
         /// The key.
@@ -76,6 +96,10 @@ impl fmt::Display for Violation {
             Self::TakenTooEarly { key, first, second } => {
                 write!(f, "{key}: {second} got it before the tolerance of {first} had passed")
             }
+            Self::TooManyPermits { key, lock, of, held } => {
+                write!(f, "{key}: {lock} is one of {of}, and {held} were out")
+            }
+            Self::Overtaken { key, first, second } => write!(f, "{key}: {second} overtook {first} in the line"),
             Self::FenceRepeated { key, fence } => write!(f, "{key}: fence {fence} was granted twice"),
             Self::FenceWentBack { key, before, after } => write!(f, "{key}: fence {after} followed {before}"),
             Self::GrantChanged { key, lock } => write!(f, "{key}: a repeated acquire of {lock} got another grant"),

@@ -1,86 +1,75 @@
-use leasehold::backend::{Acquire, AcquireRequest, Extend, ForceRelease, Record, Release};
+use leasehold::backend::{Acquire, AcquireRequest, Extend, Line, Record, Release};
 use leasehold::{Contention, Fence, Grant, LockId, Timestamp, Ttl};
 
-/// When something happened by the store's clock: at some moment between the two, both included.
-#[derive(Clone, Copy, Debug)]
-pub struct Interval {
-    /// Not before.
-    pub earliest: Timestamp,
-    /// Not after.
-    pub latest: Timestamp,
-}
+use super::interval::{Interval, Span};
+use super::world::{Place, World};
 
-impl Interval {
-    fn contains(self, millis: u64) -> bool {
-        (self.earliest.as_millis()..=self.latest.as_millis()).contains(&millis)
-    }
-
-    fn allows_expiry(self, expires_at: Timestamp, ttl: Ttl) -> bool {
-        expires_at.as_millis().checked_sub(ttl.as_millis()).is_some_and(|granted_at| self.contains(granted_at))
-    }
-}
-
-/// What a question may be answered with, as far as the model can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Truth {
-    Yes,
-    No,
-    /// It changed, or may have, during the interval.
-    Either,
-}
-
-impl Truth {
-    fn within(at: Interval, holds: impl Fn(Timestamp) -> bool) -> Self {
-        match (holds(at.earliest), holds(at.latest)) {
-            (true, true) => Truth::Yes,
-            (false, false) => Truth::No,
-            _ => Truth::Either,
-        }
-    }
-
-    fn allows(self, answer: bool) -> bool {
-        self == Truth::Either || (self == Truth::Yes) == answer
-    }
-}
-
-/// How long past its expiry a lock is still held.
-const TOLERANCE_MILLIS: u64 = 1000;
-
-/// The lock of one key, as the rules have it: the record, and the highest fence ever granted.
-///
-/// It does its own arithmetic: a mistake in what the library's stores share must not be shared by
-/// their judge.
+/// The locks and the line of one key, as the rules have them.
 ///
 /// Each method is given an answer of the store and when it was given. It tells whether the rules
-/// allow the answer, and takes over what the rules leave to the store: the fence, the exact time,
-/// and on which side of an edge that lies within the interval the answer was given.
-#[derive(Clone, Debug, Default)]
+/// allow the answer, and takes over what the rules leave to the store: the fence, the exact times,
+/// and on which side of an edge that lies within the interval the answer was given. If an answer
+/// does not tell which it was, both are possible until a later one does.
+#[derive(Clone, Debug)]
 pub struct KeyModel {
-    record: Option<Record>,
-    last_fence: Option<Fence>,
+    /// All that is possible.
+    worlds: Vec<World>,
+    fences: Fences,
+}
+
+/// What is known of the fences of a key.
+#[derive(Clone, Copy, Debug)]
+struct Fences {
+    last: Option<Fence>,
+    /// Whether the clock is their floor.
     floored: bool,
 }
 
-type Verdict = Result<(), String>;
+pub(super) type Verdict = Result<(), String>;
 
 impl KeyModel {
     /// A key that was never locked, in a store whose fences are floored by the clock or not.
     pub fn new(clock_floored_fences: bool) -> Self {
-        Self { record: None, last_fence: None, floored: clock_floored_fences }
+        Self { worlds: vec![World::default()], fences: Fences { last: None, floored: clock_floored_fences } }
     }
 
-    /// The record, live or dead.
-    pub fn record(&self) -> Option<&Record> {
-        self.record.as_ref()
+    /// The grants that there may be, live or dead, the oldest first.
+    pub fn grants(&self) -> &[Record] {
+        self.worlds.first().map_or(&[], |world| &world.grants)
     }
 
-    fn live(&self, at: Interval) -> Truth {
-        let Some(record) = &self.record else { return Truth::No };
-        Truth::within(at, |now| record.expires_at.as_millis() + TOLERANCE_MILLIS > now.as_millis())
+    /// About when the places in line end, the first in line first.
+    pub fn lease_ends(&self) -> Vec<Timestamp> {
+        self.worlds.first().into_iter().flat_map(|world| &world.line).map(Place::ends).collect()
     }
 
-    fn live_under(&self, id: &LockId, at: Interval) -> Truth {
-        if self.record.as_ref().is_some_and(|record| record.lock_id == *id) { self.live(at) } else { Truth::No }
+    /// Goes through all that is possible at some moment of `at`, and keeps what comes of it.
+    /// `decide` tells what that is, or why the answer is wrong.
+    pub(super) fn judge(
+        &mut self,
+        at: Interval,
+        edges: &[u64],
+        decide: impl Fn(World, Span) -> Result<Vec<World>, String>,
+    ) -> Verdict {
+        let mut possible: Vec<World> = Vec::new();
+        let mut wrong = None;
+        for (world, part) in self.worlds.iter().flat_map(|world| world.moments(at.span(), edges)) {
+            match decide(world.clone(), part) {
+                Ok(worlds) => {
+                    for world in worlds {
+                        if !possible.contains(&world) {
+                            possible.push(world);
+                        }
+                    }
+                }
+                Err(why) => wrong = wrong.or_else(|| Some(format!("{why}; the model has {world:?}"))),
+            }
+        }
+        if possible.is_empty() {
+            return Err(wrong.unwrap_or_else(|| "the model has nothing".to_owned()));
+        }
+        self.worlds = possible;
+        Ok(())
     }
 
     /// Checks the answer to an acquire.
@@ -89,87 +78,105 @@ impl KeyModel {
     ///
     /// What is wrong with it.
     pub fn acquire(&mut self, request: &AcquireRequest, at: Interval, answer: &Acquire) -> Verdict {
-        let live = self.live(at);
-        match answer {
-            Acquire::Held(contention) => self.held(request, at, contention),
-            Acquire::Granted(grant) => {
-                let old = self.record.as_ref().filter(|_| live != Truth::No);
-                let Some(old) = old else { return self.grant(request, at, grant) };
-                if old.lock_id == request.lock_id {
-                    if *grant == old.grant() {
-                        return Ok(());
-                    }
-                    // The time of the first grant may have passed within the interval: then this is
-                    // a new one.
-                    return match live {
-                        Truth::Either => self.grant(request, at, grant),
-                        _ => Err(format!("a repeated acquire got {grant:?}, not {:?} again", old.grant())),
-                    };
-                }
-                if live == Truth::Yes && self.stealable(request, at) == Truth::No {
-                    return Err(format!("the lock was given away although held: {old:?}"));
-                }
-                self.grant(request, at, grant)
+        let fences = self.fences;
+        self.judge(at, &self.stuck_from(request), |mut world, part| {
+            if let Some(held) = world.grant_of(&request.lock_id) {
+                return match answer {
+                    Acquire::Granted(grant) if *grant == held.grant() => Ok(vec![world.call(at.span())]),
+                    _ => Err(format!("a repeated acquire got {answer:?}, not {:?} again", held.grant())),
+                };
             }
-            other => Err(format!("an answer that the model does not know: {other:?}")),
+            let refusal = world.refusal(request);
+            let victims = if refusal.is_some() { world.victims(request, part) } else { Vec::new() };
+            match (answer, refusal) {
+                (Acquire::Held(contention), Some(refusal)) if victims.is_empty() => {
+                    check_time(contention, at)?;
+                    world.told(&refusal, contention)?;
+                    let place = match request.line {
+                        Line::Join { lease } => u32::try_from(world.join(request, lease.as_millis(), at.span())).ok(),
+                        _ => None,
+                    };
+                    if contention.place != place {
+                        return Err(format!("the place is {:?}, not {place:?}", contention.place));
+                    }
+                    Ok(vec![world.call(at.span())])
+                }
+                (Acquire::Held(_), Some(_)) => Err("the lock was refused although it may be stolen".to_owned()),
+                (Acquire::Held(_), None) => Err("the lock was refused although there is room".to_owned()),
+                (Acquire::Granted(_), Some(_)) if victims.is_empty() => {
+                    Err("the lock was given away although somebody is in the way".to_owned())
+                }
+                (Acquire::Granted(grant), _) => {
+                    world.end(&victims);
+                    fences.check(grant, at)?;
+                    let_in(&mut world, request, at, grant)?;
+                    Ok(vec![world.call(at.span())])
+                }
+                (other, _) => Err(format!("an answer that the model does not know: {other:?}")),
+            }
+        })?;
+        if let Acquire::Granted(grant) = answer {
+            self.fences.last = self.fences.last.max(Some(grant.fence));
         }
+        Ok(())
     }
 
-    fn stealable(&self, request: &AcquireRequest, at: Interval) -> Truth {
-        let Some(old) = &self.record else { return Truth::No };
-        if request.steal.same_holder() && old.holder.as_ref() == Some(&request.holder) {
-            return Truth::Yes;
-        }
-        if request.steal.fence() == Some(old.fence) {
-            return Truth::Yes;
-        }
-        let Some(limit) = request.steal.held_longer_than() else { return Truth::No };
-        Truth::within(at, |now| {
-            let held_for = now.as_millis().saturating_sub(old.acquired_at.as_millis());
-            u128::from(held_for) > limit.as_millis()
+    /// When the grants count as stuck, for a request that may take those.
+    fn stuck_from(&self, request: &AcquireRequest) -> Vec<u64> {
+        let Some(limit) = request.steal.held_longer_than() else { return Vec::new() };
+        let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let grants = self.worlds.iter().flat_map(|world| &world.grants);
+        grants.map(|grant| grant.acquired_at.as_millis().saturating_add(limit).saturating_add(1)).collect()
+    }
+
+    /// Checks what came for this key of a request for several keys: its grant. Tells whether that
+    /// is a new one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn one_of_all(&mut self, request: &AcquireRequest, at: Interval, grant: &Grant) -> Result<bool, String> {
+        let fences = self.fences;
+        let is_new = fences.last < Some(grant.fence);
+        self.judge(at, &[], |mut world, _| {
+            if !is_new {
+                return match world.grant_of(&request.lock_id) {
+                    // Nothing has changed, so it may or may not see whether somebody is to be called.
+                    Some(held) if held.grant() == *grant => Ok(vec![world.clone(), world.call(at.span())]),
+                    _ => Err(format!("{grant:?} is not the grant of this id")),
+                };
+            }
+            if world.refusal(request).is_some() {
+                return Err("the lock was given away with others although somebody is in the way".to_owned());
+            }
+            fences.check(grant, at)?;
+            let_in(&mut world, request, at, grant)?;
+            Ok(vec![world.call(at.span())])
+        })?;
+        self.fences.last = self.fences.last.max(Some(grant.fence));
+        Ok(is_new)
+    }
+
+    /// Checks what came for this key of a request for several keys that was refused: that this key
+    /// was in the way, or that it was not.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn none_of_all(&mut self, request: &AcquireRequest, at: Interval, in_the_way: Option<&Contention>) -> Verdict {
+        self.judge(at, &[], |mut world, _| match (world.refusal(request), in_the_way) {
+            (None, None) => Ok(vec![world]),
+            (Some(refusal), Some(contention)) => {
+                check_time(contention, at)?;
+                world.told(&refusal, contention)?;
+                if contention.place.is_some() {
+                    return Err("there is a place in line that nobody asked for".to_owned());
+                }
+                Ok(vec![world])
+            }
+            (None, Some(_)) => Err("the locks were refused because of one that is free".to_owned()),
+            (Some(_), None) => Err("another lock was in the way before".to_owned()),
         })
-    }
-
-    fn held(&self, request: &AcquireRequest, at: Interval, contention: &Contention) -> Verdict {
-        let Some(old) = self.record.as_ref().filter(|_| self.live(at) != Truth::No) else {
-            return Err("the lock was refused although free".to_owned());
-        };
-        if old.lock_id == request.lock_id {
-            return Err("the lock was refused to its own holder".to_owned());
-        }
-        if self.stealable(request, at) == Truth::Yes {
-            return Err("the lock was refused although it may be stolen".to_owned());
-        }
-        let expected = old.contention(contention.now);
-        if *contention != expected {
-            return Err(format!("the contention is {contention:?}, not {expected:?}"));
-        }
-        if !at.contains(contention.now.as_millis()) {
-            return Err(format!("the contention's time {:?} is not within {at:?}", contention.now));
-        }
-        Ok(())
-    }
-
-    fn grant(&mut self, request: &AcquireRequest, at: Interval, grant: &Grant) -> Verdict {
-        if grant.lock_id != request.lock_id {
-            return Err("the grant carries another lock id".to_owned());
-        }
-        if self.last_fence >= Some(grant.fence) {
-            return Err(format!("{:?} follows {:?}", grant.fence, self.last_fence));
-        }
-        if self.floored && grant.fence.get() < at.earliest.as_micros() / 100 {
-            return Err(format!("{:?} is below the clock, {:?}", grant.fence, at.earliest));
-        }
-        if !at.contains(grant.acquired_at.as_millis()) {
-            return Err(format!("acquired_at {:?} is not within {at:?}", grant.acquired_at));
-        }
-        if !at.allows_expiry(grant.expires_at, request.ttl) {
-            return Err(format!("expires_at {:?} is not {:?} after {at:?}", grant.expires_at, request.ttl));
-        }
-        self.last_fence = Some(grant.fence);
-        let record = Record::new(request.key.clone(), grant);
-        self.record = Some(record.with_holder(Some(request.holder.clone())).with_metadata(request.metadata.clone()));
-        Ok(())
     }
 
     /// Checks the answer to a release.
@@ -178,14 +185,18 @@ impl KeyModel {
     ///
     /// What is wrong with it.
     pub fn release(&mut self, id: &LockId, at: Interval, answer: Release) -> Verdict {
-        let released = answer == Release::Released;
-        if !self.live_under(id, at).allows(released) {
-            return Err(format!("the answer to a release is {answer:?}, the record is {:?}", self.record));
-        }
-        if released {
-            self.record = None;
-        }
-        Ok(())
+        self.judge(at, &[], |mut world, _| {
+            let held = world.grant_of(id).is_some();
+            if held != (answer == Release::Released) {
+                return Err(format!("the answer to a release is {answer:?}"));
+            }
+            world.end(&[*id]);
+            if world.leave(id) || held {
+                return Ok(vec![world.call(at.span())]);
+            }
+            // A store need not know which key it was about, and whether somebody waits there.
+            Ok(vec![world.clone(), world.call(at.span())])
+        })
     }
 
     /// Checks the answer to an extend.
@@ -194,119 +205,73 @@ impl KeyModel {
     ///
     /// What is wrong with it.
     pub fn extend(&mut self, id: &LockId, ttl: Ttl, at: Interval, answer: Extend) -> Verdict {
-        let extended = matches!(answer, Extend::Extended { .. });
-        if !self.live_under(id, at).allows(extended) {
-            return Err(format!("the answer to an extend is {answer:?}, the record is {:?}", self.record));
-        }
-        if let (Extend::Extended { expires_at: extended }, Some(record)) = (answer, &mut self.record) {
-            if !at.allows_expiry(extended, ttl) {
-                return Err(format!("extended to {extended:?}, which is not {ttl:?} after {at:?}"));
+        self.judge(at, &[], |mut world, _| {
+            match (world.grants.iter_mut().find(|grant| grant.lock_id == *id), answer) {
+                (Some(grant), Extend::Extended { expires_at }) if at.allows_expiry(expires_at, ttl) => {
+                    grant.expires_at = expires_at;
+                }
+                (None, Extend::Absent(_)) => {}
+                _ => return Err(format!("the answer to an extend by {ttl:?} at {at:?} is {answer:?}")),
             }
-            record.expires_at = extended;
-        }
-        Ok(())
+            Ok(vec![world])
+        })
     }
 
-    /// Checks whether the lock is held.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the answer.
-    pub fn is_locked(&self, at: Interval, answer: bool) -> Verdict {
-        if self.live(at).allows(answer) {
-            return Ok(());
-        }
-        Err(format!("is_locked is {answer}, the record is {:?}", self.record))
-    }
-
-    /// Checks the record found, by key, or by `id` if there is one.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the answer.
-    pub fn lookup(&self, id: Option<&LockId>, at: Interval, answer: Option<&Record>) -> Verdict {
-        let live = id.map_or_else(|| self.live(at), |id| self.live_under(id, at));
-        if live.allows(answer.is_some()) && (answer.is_none() || answer == self.record.as_ref()) {
-            return Ok(());
-        }
-        Err(format!("found {answer:?}, the record is {:?}", self.record))
-    }
-
-    /// Checks the answer to a forced release.
+    /// Checks the answer to a forced release, of all grants or of one.
     ///
     /// # Errors
     ///
     /// What is wrong with it.
-    pub fn force_release(&mut self, at: Interval, answer: &ForceRelease) -> Verdict {
-        let ended = match answer {
-            ForceRelease::Released(record) => Some(record),
-            ForceRelease::Absent => None,
-            other => return Err(format!("an answer that the model does not know: {other:?}")),
-        };
-        self.lookup(None, at, ended)?;
-        self.record = None;
+    pub fn force_release(&mut self, only: Option<Fence>, at: Interval, answer: &[Record]) -> Verdict {
+        let mut ended = answer.to_vec();
+        ended.sort_by_key(|record| record.fence);
+        self.judge(at, &[], |mut world, _| {
+            let is_meant = |grant: &Record| only.is_none_or(|only| grant.fence == only);
+            let expected: Vec<_> = world.grants.extract_if(.., |grant| is_meant(grant)).collect();
+            if ended != expected {
+                return Err(format!("a forced release ended {ended:?}, not {expected:?}"));
+            }
+            Ok(vec![world.call(at.span())])
+        })
+    }
+}
+
+impl Fences {
+    fn check(self, grant: &Grant, at: Interval) -> Verdict {
+        if self.last >= Some(grant.fence) {
+            return Err(format!("{:?} follows {:?}", grant.fence, self.last));
+        }
+        if self.floored && grant.fence.get() < at.earliest.as_micros() / 100 {
+            return Err(format!("{:?} is below the clock, {:?}", grant.fence, at.earliest));
+        }
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leasehold::Key;
-    use leasehold::backend::Absence;
-
-    fn at(earliest: u64, latest: u64) -> Interval {
-        Interval { earliest: Timestamp::from_millis(earliest), latest: Timestamp::from_millis(latest) }
+fn check_time(contention: &Contention, at: Interval) -> Verdict {
+    if at.contains(contention.now) {
+        return Ok(());
     }
+    Err(format!("the contention's time {:?} is not within {at:?}", contention.now))
+}
 
-    /// A lock granted at 10 s for one second: expires at 11 s, free from 12 s.
-    fn held() -> (KeyModel, LockId) {
-        let mut model = KeyModel::new(true);
-        let ttl = Ttl::from_millis(1000).unwrap();
-        let request = AcquireRequest::new(Key::new("key").unwrap(), LockId::random().unwrap(), ttl);
-        let grant = Grant::new(
-            request.lock_id,
-            Fence::new(100_000).unwrap(),
-            Timestamp::from_millis(10_000),
-            Timestamp::from_millis(11_000),
-        );
-        model.acquire(&request, at(10_000, 10_000), &Acquire::Granted(grant)).unwrap();
-        (model, request.lock_id)
+fn let_in(world: &mut World, request: &AcquireRequest, at: Interval, grant: &Grant) -> Verdict {
+    let slot = world.slot(request);
+    if grant.lock_id != request.lock_id {
+        return Err("the grant carries another lock id".to_owned());
     }
-
-    #[test]
-    fn on_one_side_of_an_edge_only_one_answer_is_right() {
-        let (model, _) = held();
-        assert!(model.is_locked(at(11_999, 11_999), true).is_ok());
-        assert!(model.is_locked(at(11_999, 11_999), false).is_err());
-        assert!(model.is_locked(at(12_000, 12_000), false).is_ok());
-        assert!(model.is_locked(at(12_000, 12_000), true).is_err());
+    if grant.slot != slot {
+        return Err(format!("the slot is {:?}, not {slot:?}", grant.slot));
     }
-
-    #[test]
-    fn across_an_edge_either_answer_is_right_and_taken_over() {
-        let (model, id) = held();
-        let edge = at(11_990, 12_010);
-        assert!(model.clone().release(&id, edge, Release::Absent(Absence::Expired)).is_ok());
-        let mut released = model;
-        assert!(released.release(&id, edge, Release::Released).is_ok());
-        assert!(released.release(&id, edge, Release::Released).is_err(), "released twice");
+    if !at.contains(grant.acquired_at) {
+        return Err(format!("acquired_at {:?} is not within {at:?}", grant.acquired_at));
     }
-
-    #[test]
-    fn a_fence_below_the_clock_is_wrong_only_where_the_clock_is_the_floor() {
-        let low = |floored| {
-            let ttl = Ttl::from_millis(1000).unwrap();
-            let request = AcquireRequest::new(Key::new("key").unwrap(), LockId::random().unwrap(), ttl);
-            let grant = Grant::new(
-                request.lock_id,
-                Fence::new(1).unwrap(),
-                Timestamp::from_millis(10_000),
-                Timestamp::from_millis(11_000),
-            );
-            KeyModel::new(floored).acquire(&request, at(10_000, 10_000), &Acquire::Granted(grant))
-        };
-        assert!(low(true).is_err());
-        assert!(low(false).is_ok());
+    if !at.allows_expiry(grant.expires_at, request.ttl) {
+        return Err(format!("expires_at {:?} is not {:?} after {at:?}", grant.expires_at, request.ttl));
     }
+    world.end(&[request.lock_id]);
+    world.leave(&request.lock_id);
+    let record = Record::new(request.key.clone(), grant).with_mode(request.mode);
+    world.grants.push(record.with_holder(Some(request.holder.clone())).with_metadata(request.metadata.clone()));
+    Ok(())
 }

@@ -18,7 +18,8 @@ pub const PEER_PROTOCOL: Target = Target {
     corpus: &[
         b"{\"id\":1,\"call\":\"capabilities\"}\n{\"id\":2,\"call\":{\"is_locked\":\"a\"}}\n",
         b"{\"id\":3,\"call\":{\"extend\":[\"abcdefghijklmnopqrstuv\",30000]}}",
-        b"{\"id\":4,\"call\":{\"subscribe\":null}}\n{\"id\":4,\"call\":\"unsubscribe\"}",
+        b"{\"id\":4,\"call\":{\"subscribe\":\"taken\"}}\n{\"id\":4,\"call\":\"unsubscribe\"}",
+        b"{\"id\":7,\"call\":{\"subscribe\":{\"turn\":[\"a\",\"abcdefghijklmnopqrstuv\"]}}}\n{\"id\":8,\"call\":{\"inspect\":\"a\"}}",
         b"{\"id\":18446744073709551615,\"call\":{\"lookup_id\":\"abcdefghijklmnopqrstuv\"}}",
         b"{\"id\":5,\"said\":{\"answer\":{\"is_locked\":true}}}\n{\"id\":5,\"said\":\"closed\"}",
         b"{\"id\":6,\"said\":{\"event\":\"freed\"}}",

@@ -4,14 +4,14 @@ use std::{fmt, io};
 
 use async_trait::async_trait;
 use leasehold::backend::{
-    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
+    Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, LookupBy, Record, Release,
     Subscription, Topic,
 };
-use leasehold::{Error, ErrorCode, Key, ListRequest, LockId, Operation, Ttl};
+use leasehold::{Error, ErrorCode, Fence, Key, ListRequest, LockId, Operation, Ttl};
 
 use super::connection::Connection;
 use super::pending::Gone;
-use super::wire::{Answer, Call};
+use super::wire::{About, Answer, Call, Wanted};
 
 /// A reader that falls this far behind is told that it missed some events.
 const BACKLOG: usize = 1024;
@@ -87,6 +87,14 @@ impl Backend for Peer {
         }
     }
 
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        let wanted = requests.iter().cloned().map(Wanted).collect();
+        match self.ask(Operation::Acquire, Call::AcquireAll(wanted)).await? {
+            Answer::AcquireAll(answer) => Ok(answer),
+            _ => Err(confused(Operation::Acquire)),
+        }
+    }
+
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         match self.ask(Operation::Release, Call::Release(*id)).await? {
             Answer::Release(answer) => Ok(answer),
@@ -120,19 +128,28 @@ impl Backend for Peer {
         }
     }
 
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        match self.ask(Operation::Lookup, Call::Inspect(key.clone())).await? {
+            Answer::Inspect(holders, waiters) => {
+                let holders = holders.into_iter().map(|holder| holder.0).collect();
+                Ok(Inspected::new(holders, waiters.into_iter().map(|waiter| waiter.0).collect()))
+            }
+            _ => Err(confused(Operation::Lookup)),
+        }
+    }
+
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
         match self.ask(Operation::List, Call::List(request.clone())).await? {
-            Answer::List(listed, next) => Ok(ListPage::new(listed.into_iter().map(|listed| listed.0).collect(), next)),
+            Answer::List { records, waiting, next } => {
+                let page = ListPage::new(records.into_iter().map(|listed| listed.0).collect(), next);
+                Ok(page.with_waiting(waiting.into_iter().collect()))
+            }
             _ => Err(confused(Operation::List)),
         }
     }
 
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
-        let key = match topic {
-            Topic::Freed(key) => Some(key.clone()),
-            Topic::Taken => None,
-            _ => return Err(confused(Operation::Subscribe)),
-        };
+        let Some(about) = About::of(topic) else { return Err(confused(Operation::Subscribe)) };
         let id = self.connection.id();
         let connection = Arc::downgrade(&self.connection);
         // Made before the answer comes, so that a caller who does not wait for it unsubscribes too.
@@ -142,15 +159,15 @@ impl Backend for Peer {
             }
         });
         self.connection.listen(id, publisher);
-        match self.ask_as(id, Operation::Subscribe, Call::Subscribe(key)).await? {
+        match self.ask_as(id, Operation::Subscribe, Call::Subscribe(about)).await? {
             Answer::Subscribed => Ok(subscription),
             _ => Err(confused(Operation::Subscribe)),
         }
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        match self.ask(Operation::ForceRelease, Call::ForceRelease(key.clone())).await? {
-            Answer::ForceRelease(answer) => Ok(answer),
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        match self.ask(Operation::ForceRelease, Call::ForceRelease(key.clone(), only)).await? {
+            Answer::ForceRelease(ended) => Ok(ended.into_iter().map(|ended| ended.0).collect()),
             _ => Err(confused(Operation::ForceRelease)),
         }
     }

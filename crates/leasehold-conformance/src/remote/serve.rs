@@ -3,13 +3,13 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use leasehold::backend::{Backend, LookupBy, Topic};
-use leasehold::{Error, ErrorCode, Key};
+use leasehold::backend::{Backend, LookupBy};
+use leasehold::{Error, ErrorCode};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::pipes;
-use super::wire::{Answer, Call, Listed, Reply, Request, Said};
+use super::wire::{About, Answer, Call, Listed, Reply, Request, Said, Waiting};
 
 /// Serves `store` to the [`Peer`](super::Peer) that started this process, on standard input and
 /// output, until the input ends, which it does when the process of the peer is gone. Nothing else
@@ -55,8 +55,8 @@ pub(super) async fn serve_on(
                     task.abort();
                 }
             }
-            Call::Subscribe(key) => {
-                subscriptions.insert(id, tasks.spawn(subscribe(store.clone(), key, caller)));
+            Call::Subscribe(about) => {
+                subscriptions.insert(id, tasks.spawn(subscribe(store.clone(), about, caller)));
             }
             call => {
                 let store = store.clone();
@@ -72,24 +72,36 @@ async fn carry_out(store: &dyn Backend, call: Call) -> Result<Answer, Error> {
     Ok(match call {
         Call::Capabilities => Answer::Capabilities(store.capabilities()),
         Call::Acquire(request) => Answer::Acquire(store.acquire(&request).await?),
+        Call::AcquireAll(wanted) => {
+            let requests: Vec<_> = wanted.into_iter().map(|wanted| wanted.0).collect();
+            Answer::AcquireAll(store.acquire_all(&requests).await?)
+        }
         Call::Release(id) => Answer::Release(store.release(&id).await?),
         Call::Extend(id, ttl) => Answer::Extend(store.extend(&id, ttl).await?),
         Call::IsLocked(key) => Answer::IsLocked(store.is_locked(&key).await?),
         Call::LookupKey(key) => Answer::Lookup(store.lookup(LookupBy::Key(&key)).await?.map(Listed)),
         Call::LookupId(id) => Answer::Lookup(store.lookup(LookupBy::Id(&id)).await?.map(Listed)),
+        Call::Inspect(key) => {
+            let found = store.inspect(&key).await?;
+            let holders = found.holders.into_iter().map(Listed).collect();
+            Answer::Inspect(holders, found.waiters.into_iter().map(Waiting).collect())
+        }
         Call::List(request) => {
             let page = store.list(&request).await?;
-            Answer::List(page.records.into_iter().map(Listed).collect(), page.next)
+            let records = page.records.into_iter().map(Listed).collect();
+            Answer::List { records, waiting: page.waiting.into_iter().collect(), next: page.next }
         }
-        Call::ForceRelease(key) => Answer::ForceRelease(store.force_release(&key).await?),
+        Call::ForceRelease(key, only) => {
+            Answer::ForceRelease(store.force_release(&key, only).await?.into_iter().map(Listed).collect())
+        }
         Call::Subscribe(_) | Call::Unsubscribe => {
             return Err(Error::new(ErrorCode::Internal, "a subscription is not a single answer"));
         }
     })
 }
 
-async fn subscribe(store: Arc<dyn Backend>, key: Option<Key>, mut caller: Caller) {
-    match store.subscribe(key.as_ref().map_or(Topic::Taken, Topic::Freed)).await {
+async fn subscribe(store: Arc<dyn Backend>, about: About, mut caller: Caller) {
+    match store.subscribe(about.topic()).await {
         Ok(mut subscription) => {
             caller.say(Said::Answer(Answer::Subscribed));
             while let Some(event) = subscription.next().await {
@@ -147,7 +159,7 @@ mod tests {
     use leasehold::backend::AcquireRequest;
     use leasehold::memory::Memory;
     use leasehold::testing::FaultLayer;
-    use leasehold::{LockId, Operation, Ttl};
+    use leasehold::{Key, LockId, Operation, Ttl};
 
     use super::*;
 
@@ -192,7 +204,7 @@ mod tests {
     fn an_unsubscribed_reader_hears_nothing_and_another_one_does() {
         let mut served = Served::start(Memory::new());
         for id in [1, 2] {
-            served.send(id, Call::Subscribe(Some(key())));
+            served.send(id, Call::Subscribe(About::Freed(key())));
             assert!(matches!(served.said(id), Said::Answer(Answer::Subscribed)));
         }
         served.send(1, Call::Unsubscribe);

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::backend::{
-    Absence, Backend, Event, Extend, ForceRelease, LookupBy, Record, Release, Subscription, Topic,
-};
+use leasehold::backend::{Absence, Backend, Event, Extend, LookupBy, Record, Release, Subscription, Topic};
 use leasehold::{Error, ListRequest, Loss, Operation, Ttl};
 use leasehold_conformance::history::History;
 use test_servers::Proxy;
@@ -56,7 +54,7 @@ impl Stage {
         grant(stage.client.acquire(&known).await);
         stage.client.extend(&known.lock_id, Ttl::default()).await.unwrap();
         stage.client.release(&known.lock_id).await.unwrap();
-        stage.client.force_release(&known.key).await.unwrap();
+        stage.client.force_release(&known.key, None).await.unwrap();
         stage.client.store.is_locked(&known.key).await.unwrap();
         stage.client.store.lookup(LookupBy::Id(&known.lock_id)).await.unwrap();
         stage.client.store.list(&ListRequest::new("")).await.unwrap();
@@ -154,11 +152,11 @@ async fn a_forced_release_that_is_cut_off_can_be_repeated(store: Store) {
         let held = request(&format!("{cut:?}"));
         grant(stage.client.acquire(&held).await);
         let rule = stage.cut(cut, Request::Change);
-        let error = stage.client.force_release(&held.key).await.unwrap_err();
+        let error = stage.client.force_release(&held.key, None).await.unwrap_err();
         assert_cut_off(&rule, &error, Operation::ForceRelease);
         assert_eq!(stage.seen(held.key.as_str()).await.is_none(), cut == Cut::After);
-        match stage.client.force_release(&held.key).await.unwrap() {
-            ForceRelease::Released(record) => assert_eq!((record.lock_id, cut), (held.lock_id, Cut::Before)),
+        match stage.client.force_release(&held.key, None).await.unwrap().first() {
+            Some(record) => assert_eq!((record.lock_id, cut), (held.lock_id, Cut::Before)),
             _ => assert_eq!(cut, Cut::After),
         }
         assert!(stage.seen(held.key.as_str()).await.is_none());
@@ -225,7 +223,7 @@ async fn a_subscription_whose_connection_is_cut_goes_on_and_says_what_it_missed(
         stage.proxy.cut_all();
         assert_eq!(next(&mut freed).await, Some(Event::Missed));
         assert_eq!(next(&mut taken).await, Some(Event::Missed));
-        assert!(matches!(stage.onlooker.force_release(&held.key).await.unwrap(), ForceRelease::Released(_)));
+        assert!(!stage.onlooker.force_release(&held.key, None).await.unwrap().is_empty());
         assert_eq!(next(&mut freed).await, Some(Event::Freed));
         let how = Loss::ForceReleased;
         assert_eq!(next(&mut taken).await, Some(Event::Taken { key: held.key.clone(), fence, how }));

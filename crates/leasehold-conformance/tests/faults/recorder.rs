@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use leasehold::backend::{Acquire, AcquireRequest, Backend, Extend, ForceRelease, Release};
-use leasehold::{Error, Key, LockId, Ttl};
+use leasehold::backend::{Acquire, AcquireRequest, Backend, Extend, Record, Release};
+use leasehold::{Error, Fence, Key, LockId, Ttl};
 use leasehold_conformance::history::{History, What};
 
 /// Records what one client sends and hears. Every call may be repeated after an error.
@@ -71,9 +71,9 @@ impl Recorder {
         answer
     }
 
-    pub(crate) async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
+    pub(crate) async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
         self.history.record(key.as_str(), "force", What::ForceSent);
-        let answer = self.store.force_release(key).await;
+        let answer = self.store.force_release(key, only).await;
         // Without an answer it may still be under way, for ever as far as the checker knows.
         if answer.is_ok() {
             self.history.record(key.as_str(), "force", What::ForceAnswered);

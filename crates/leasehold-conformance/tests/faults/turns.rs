@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::backend::Backend;
-use leasehold::{Guard, Locks};
+use leasehold::{Guard, LockRequest, Locks};
 use leasehold_conformance::history::{History, Summary, What};
 use test_support::soon;
 use tokio::task::JoinHandle;
@@ -21,6 +21,20 @@ pub(crate) struct Turns {
 impl Turns {
     /// Starts `tasks` tasks for each store that want the lock of `key` `turns` times each.
     pub(crate) fn begin(stores: Vec<Arc<dyn Backend>>, key: &'static str, tasks: usize, turns: usize) -> Self {
+        Self::begin_with(stores, key, (tasks, turns), |request| request)
+    }
+
+    /// The same, of tasks that take the lock whenever it is free, whoever is in line.
+    pub(crate) fn begin_unfair(stores: Vec<Arc<dyn Backend>>, key: &'static str, tasks: usize, turns: usize) -> Self {
+        Self::begin_with(stores, key, (tasks, turns), LockRequest::unfair)
+    }
+
+    fn begin_with(
+        stores: Vec<Arc<dyn Backend>>,
+        key: &'static str,
+        (tasks, turns): (usize, usize),
+        how: fn(LockRequest) -> LockRequest,
+    ) -> Self {
         let history = History::new();
         let all = stores.len() * tasks * turns;
         let tasks = stores
@@ -31,7 +45,7 @@ impl Turns {
                 let history = history.clone();
                 tokio::spawn(async move {
                     for _ in 0..turns {
-                        turn(&locks, key, &history).await;
+                        turn(how(locks.lock(key)), key, &history).await;
                     }
                 })
             })
@@ -54,9 +68,9 @@ impl Turns {
     }
 }
 
-async fn turn(locks: &Locks, key: &str, history: &History) {
+async fn turn(request: LockRequest, key: &str, history: &History) {
     let sent = history.now();
-    let guard = locks.lock(key).ttl(Duration::from_secs(2)).wait_forever().acquire().await.unwrap();
+    let guard = request.ttl(Duration::from_secs(2)).wait_forever().acquire().await.unwrap();
     let name = name_of(&guard);
     history.record_at(sent, key, &name, What::AcquireSent { may_steal: false });
     record_grant(history, &guard);

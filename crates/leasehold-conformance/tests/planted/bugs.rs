@@ -3,8 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use leasehold::backend::{
-    Absence, Acquire, AcquireRequest, Capabilities, Extend, ForceRelease, LookupBy, Record, Release, Subscription,
-    Topic,
+    Absence, Acquire, AcquireRequest, Capabilities, Extend, LookupBy, Record, Release, Subscription, Topic,
 };
 use leasehold::{Error, ErrorCode, Fence, Key, LockId, Metadata, Steal, Ttl};
 
@@ -96,8 +95,8 @@ impl Past {
 }
 
 async fn end(store: &Store, key: &Key) -> Result<Option<Release>, Error> {
-    let forced = store.force_release(key).await?;
-    Ok(matches!(forced, ForceRelease::Released(_)).then_some(Release::Released))
+    let forced = store.force_release(key, None).await?;
+    Ok((!forced.is_empty()).then_some(Release::Released))
 }
 
 #[derive(Debug, Default)]
@@ -146,7 +145,7 @@ impl Bug for ToleranceIsDropped {
     async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
         match store.acquire(request).await? {
             Acquire::Held(contention) if contention.expires_at <= contention.now => {
-                store.force_release(&request.key).await?;
+                store.force_release(&request.key, None).await?;
                 store.acquire(request).await
             }
             answer => Ok(answer),
@@ -217,7 +216,7 @@ impl Bug for IsLockedCleansUp {
             && let Acquire::Held(contention) = store.acquire(&probe).await?
             && contention.expires_at <= contention.now
         {
-            store.force_release(key).await?;
+            store.force_release(key, None).await?;
         }
         Ok(locked)
     }

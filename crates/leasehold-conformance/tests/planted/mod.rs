@@ -3,19 +3,22 @@
 mod bugs;
 mod handles;
 mod honest;
+mod kinds;
+mod line;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold::backend::{
-    Acquire, AcquireRequest, Backend, Capabilities, Extend, ForceRelease, ListPage, LookupBy, Record, Release,
+    Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, LookupBy, Record, Release,
     Subscription, Topic,
 };
-use leasehold::{Error, Key, ListRequest, LockId, Ttl};
+use leasehold::{Error, Fence, Key, ListRequest, LockId, Ttl};
 
-pub(crate) use bugs::BUGS;
+pub(crate) use bugs::{BUGS, Make};
 pub(crate) use handles::{BROKEN_HANDLES, BrokenHandles, HandleBug};
 pub(crate) use honest::{CannotPush, Plain, Slow};
+pub(crate) use kinds::KIND_BUGS;
 
 type Store = Arc<dyn Backend>;
 
@@ -24,6 +27,10 @@ type Store = Arc<dyn Backend>;
 pub(crate) trait Bug: std::fmt::Debug + Send + Sync + 'static {
     async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
         store.acquire(request).await
+    }
+
+    async fn acquire_all(&self, store: &Store, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        store.acquire_all(requests).await
     }
 
     async fn release(&self, store: &Store, id: &LockId) -> Result<Release, Error> {
@@ -44,6 +51,10 @@ pub(crate) trait Bug: std::fmt::Debug + Send + Sync + 'static {
 
     async fn subscribe(&self, store: &Store, topic: Topic<'_>) -> Result<Subscription, Error> {
         store.subscribe(topic).await
+    }
+
+    async fn force_release(&self, store: &Store, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        store.force_release(key, only).await
     }
 
     fn capabilities(&self, store: &Store) -> Capabilities {
@@ -69,6 +80,10 @@ impl Backend for Planted {
         self.bug.acquire(&self.store, request).await
     }
 
+    async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        self.bug.acquire_all(&self.store, requests).await
+    }
+
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
         self.bug.release(&self.store, id).await
     }
@@ -85,6 +100,10 @@ impl Backend for Planted {
         self.bug.lookup(&self.store, by).await
     }
 
+    async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
+        self.store.inspect(key).await
+    }
+
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
         self.store.list(request).await
     }
@@ -93,8 +112,8 @@ impl Backend for Planted {
         self.bug.subscribe(&self.store, topic).await
     }
 
-    async fn force_release(&self, key: &Key) -> Result<ForceRelease, Error> {
-        self.store.force_release(key).await
+    async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
+        self.bug.force_release(&self.store, key, only).await
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -29,6 +29,10 @@ fn main() -> ExitCode {
         trial("operations::locks_make_the_round_trip", operations::locks_make_the_round_trip),
         trial("operations::reads_make_the_round_trip", operations::reads_make_the_round_trip),
         trial(
+            "operations::lines_and_several_locks_make_the_round_trip",
+            operations::lines_and_several_locks_make_the_round_trip,
+        ),
+        trial(
             "operations::events_arrive_until_the_subscription_is_dropped",
             operations::events_arrive_until_the_subscription_is_dropped,
         ),

@@ -1,10 +1,13 @@
 //! What a store is asked and answers arrives as it was sent.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use leasehold::backend::{Absence, Acquire, Backend, Event, Extend, ForceRelease, LookupBy, Release, Topic};
+use leasehold::backend::{
+    Absence, Acquire, AcquireAll, Backend, Event, Extend, Line, LookupBy, Mode, Record, Release, Topic,
+};
 use leasehold::memory::Memory;
-use leasehold::{Error, ErrorCode, ListRequest, Loss, Operation, Steal, Ttl};
+use leasehold::{Error, ErrorCode, Fence, ListRequest, Loss, Operation, Steal, Ttl};
 use tokio::time::timeout;
 
 use test_support::{granted, key};
@@ -32,7 +35,7 @@ pub(super) async fn locks_make_the_round_trip() {
     let record = peer.lookup(LookupBy::Id(&thief.lock_id)).await.unwrap().unwrap();
     assert_eq!(extended, Extend::Extended { expires_at: record.expires_at });
     assert_eq!(peer.release(&thief.lock_id).await.unwrap(), Release::Released);
-    assert_eq!(peer.force_release(&key("a")).await.unwrap(), ForceRelease::Absent);
+    assert_eq!(peer.force_release(&key("a"), None).await.unwrap(), []);
 }
 
 pub(super) async fn reads_make_the_round_trip() {
@@ -62,10 +65,41 @@ pub(super) async fn reads_make_the_round_trip() {
     assert_eq!(listed, expected);
 
     assert!(peer.is_locked(&key("page:1")).await.unwrap());
-    let forced = peer.force_release(&key("page:1")).await.unwrap();
-    assert_eq!(forced, ForceRelease::Released(expected.remove(0)));
+    let forced = peer.force_release(&key("page:1"), None).await.unwrap();
+    assert_eq!(forced, [expected.remove(0)]);
     assert!(!peer.is_locked(&key("page:1")).await.unwrap());
     assert_eq!(peer.lookup(LookupBy::Key(&key("page:1"))).await.unwrap(), None);
+}
+
+pub(super) async fn lines_and_several_locks_make_the_round_trip() {
+    let peer = peer("memory").await;
+    let wanted = [request("a"), request("b").with_mode(Mode::Shared)];
+    let AcquireAll::Granted(grants) = peer.acquire_all(&wanted).await.unwrap() else { panic!("refused") };
+    assert_eq!(grants.iter().map(|grant| grant.lock_id).collect::<Vec<_>>(), wanted.each_ref().map(|one| one.lock_id));
+    let AcquireAll::Held { which: 1, contention } = peer.acquire_all(&[request("c"), request("b")]).await.unwrap()
+    else {
+        panic!("given away")
+    };
+    assert_eq!((contention.mode, contention.fence), (Mode::Shared, Some(grants[1].fence)));
+
+    let waiter = request("b").with_line(Line::Join { lease: Ttl::MAX });
+    let Acquire::Held(contention) = peer.acquire(&waiter).await.unwrap() else { panic!("given away") };
+    assert_eq!(contention.place, Some(0));
+    let found = peer.inspect(&key("b")).await.unwrap();
+    assert_eq!(found.holders.iter().map(Record::grant).collect::<Vec<_>>(), [grants[1].clone()]);
+    assert_eq!(found.waiters.iter().map(|waiter| waiter.lock_id).collect::<Vec<_>>(), [waiter.lock_id]);
+    assert_eq!(found.waiters[0].metadata, waiter.metadata);
+    let page = peer.list(&ListRequest::new("")).await.unwrap();
+    assert_eq!(page.waiting, HashMap::from([(key("b"), 1)]));
+
+    let mut turn = peer.subscribe(Topic::Turn(&key("b"), &waiter.lock_id)).await.unwrap();
+    assert_eq!(peer.force_release(&key("b"), Some(Fence::MAX)).await.unwrap(), []);
+    assert_eq!(peer.force_release(&key("b"), Some(grants[1].fence)).await.unwrap().len(), 1);
+    assert_eq!(next(&mut turn).await, Some(Event::Freed));
+    let mut watched = peer.subscribe(Topic::Granted).await.unwrap();
+    let fence = granted(&peer, &waiter).await.fence;
+    let expected = Event::Granted { key: key("b"), fence, holder: Some(waiter.holder.clone()) };
+    assert_eq!(next(&mut watched).await, Some(expected));
 }
 
 pub(super) async fn events_arrive_until_the_subscription_is_dropped() {
@@ -77,7 +111,7 @@ pub(super) async fn events_arrive_until_the_subscription_is_dropped() {
     peer.release(&first.lock_id).await.unwrap();
     assert_eq!(next(&mut freed).await, Some(Event::Freed));
     let victim = granted(&peer, &request("a")).await;
-    peer.force_release(&key("a")).await.unwrap();
+    peer.force_release(&key("a"), None).await.unwrap();
     assert_eq!(next(&mut freed).await, Some(Event::Freed));
     let expected = Event::Taken { key: key("a"), fence: victim.fence, how: Loss::ForceReleased };
     assert_eq!(next(&mut taken).await, Some(expected));

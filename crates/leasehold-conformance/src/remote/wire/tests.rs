@@ -1,6 +1,9 @@
+use std::num::NonZeroU16;
 use std::time::Duration;
 
-use leasehold::backend::{Absence, AcquireRequest, Extend, Record, Release, TimeAuthority};
+use leasehold::backend::{
+    Absence, Acquire, AcquireAll, AcquireRequest, Extend, Line, Mode, Record, Release, TimeAuthority, Waiter,
+};
 use leasehold::{ErrorCode, Fence, Grant, Holder, Loss, Metadata, Operation, Steal, Timestamp};
 use serde_json::{Value, json};
 
@@ -26,6 +29,8 @@ fn key(key: &str) -> Key {
     Key::new(key).unwrap()
 }
 
+const PERMIT: Mode = Mode::Permit { of: NonZeroU16::MAX };
+
 fn record(holder: Option<&str>, metadata: Value) -> Record {
     let since = Timestamp::from_micros(1_700_000_000_123_457);
     let grant = Grant::new(LockId::random().unwrap(), Fence::MAX, since, Timestamp::from_micros(u64::MAX));
@@ -34,8 +39,13 @@ fn record(holder: Option<&str>, metadata: Value) -> Record {
         .with_metadata(Metadata::new(metadata).unwrap())
 }
 
-#[test]
-fn an_acquire_arrives_as_it_was_sent() {
+/// Every field of a request, so that none is left out of a comparison.
+fn fields(request: &AcquireRequest) -> String {
+    // The text hides the key and the lock id.
+    format!("{request:?} {} {}", request.key.as_str(), request.lock_id.expose())
+}
+
+fn requests() -> Vec<AcquireRequest> {
     let steals = [
         Steal::NEVER,
         Steal::NEVER.with_same_holder(),
@@ -43,15 +53,58 @@ fn an_acquire_arrives_as_it_was_sent() {
         Steal::NEVER.with_same_holder().with_held_longer_than(Duration::MAX),
         Steal::NEVER.with_fence(Fence::MAX),
     ];
-    for steal in steals {
-        let request = AcquireRequest::new(key("caf\u{e9}"), LockId::random().unwrap(), Ttl::MAX)
+    let request = |steal| {
+        AcquireRequest::new(key("caf\u{e9}"), LockId::random().unwrap(), Ttl::MAX)
             .with_holder(Holder::new("web-1/\u{e9}").unwrap())
             .with_metadata(Metadata::new(json!({"job": "nightly"})).unwrap())
-            .with_steal(steal);
+            .with_steal(steal)
+    };
+    let plain = steals.map(request);
+    let modes = [Mode::Shared, PERMIT].map(|mode| request(Steal::NEVER).with_mode(mode));
+    let lines = [Line::Heed, Line::Join { lease: Ttl::MAX }].map(|line| request(Steal::NEVER).with_line(line));
+    [&plain[..], &modes, &lines].concat()
+}
+
+#[test]
+fn an_acquire_arrives_as_it_was_sent() {
+    for request in requests() {
         let Call::Acquire(arrived) = sent(Call::Acquire(request.clone())) else { panic!("another call") };
-        assert_eq!((arrived.key, arrived.lock_id, arrived.ttl), (request.key, request.lock_id, request.ttl));
-        assert_eq!((arrived.holder, arrived.metadata), (request.holder, request.metadata));
-        assert_eq!(arrived.steal, request.steal);
+        assert_eq!(fields(&arrived), fields(&request));
+        assert_eq!(arrived.metadata, request.metadata);
+    }
+}
+
+#[test]
+fn an_acquire_of_several_locks_arrives_as_it_was_sent() {
+    for requests in [vec![], requests()] {
+        let wanted = requests.iter().cloned().map(Wanted).collect();
+        let Call::AcquireAll(arrived) = sent(Call::AcquireAll(wanted)) else { panic!("another call") };
+        let arrived: Vec<_> = arrived.iter().map(|wanted| fields(&wanted.0)).collect();
+        assert_eq!(arrived, requests.iter().map(fields).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_topic_arrives_as_it_was_sent() {
+    let (key, id) = (key("k"), LockId::random().unwrap());
+    let shown = |topic: Topic<'_>| match topic {
+        Topic::Freed(key) => format!("freed {}", key.as_str()),
+        Topic::Turn(key, id) => format!("turn {} {}", key.as_str(), id.expose()),
+        other => format!("{other:?}"),
+    };
+    for topic in [Topic::Freed(&key), Topic::Turn(&key, &id), Topic::Taken, Topic::Granted] {
+        let Call::Subscribe(arrived) = sent(Call::Subscribe(About::of(topic).unwrap())) else { panic!("another call") };
+        assert_eq!(shown(arrived.topic()), shown(topic));
+    }
+}
+
+#[test]
+fn a_forced_release_arrives_as_it_was_sent() {
+    for only in [None, Some(Fence::MAX)] {
+        let Call::ForceRelease(arrived, fence) = sent(Call::ForceRelease(key("k"), only)) else {
+            panic!("another call")
+        };
+        assert_eq!((arrived, fence), (key("k"), only));
     }
 }
 
@@ -72,36 +125,66 @@ fn a_list_arrives_as_it_was_sent() {
 #[test]
 fn answers_arrive_as_they_were_sent() {
     let record = record(None, json!({}));
-    let grant: Grant = record.grant();
-    let contention = record.contention(Timestamp::from_micros(1));
-    let Answer::Acquire(leasehold::backend::Acquire::Granted(arrived)) =
-        answered(Answer::Acquire(leasehold::backend::Acquire::Granted(grant.clone())))
-    else {
-        panic!("another answer")
-    };
-    assert_eq!(arrived, grant);
-    let Answer::Acquire(leasehold::backend::Acquire::Held(arrived)) =
-        answered(Answer::Acquire(leasehold::backend::Acquire::Held(contention.clone())))
-    else {
-        panic!("another answer")
-    };
-    assert_eq!(arrived, contention);
+    let grant = record.grant().with_slot(Some(u16::MAX));
+    let contention = record
+        .contention(Timestamp::from_micros(1))
+        .with_mode(PERMIT)
+        .with_holders(u32::MAX)
+        .with_place(Some(u32::MAX - 1));
+    let answer = answered(Answer::Acquire(Acquire::Granted(grant.clone())));
+    assert!(matches!(answer, Answer::Acquire(Acquire::Granted(arrived)) if arrived == grant));
+    for contention in [contention.clone(), record.contention(Timestamp::from_micros(1))] {
+        let answer = answered(Answer::Acquire(Acquire::Held(contention.clone())));
+        assert!(matches!(answer, Answer::Acquire(Acquire::Held(arrived)) if arrived == contention));
+    }
+    for grants in [vec![], vec![grant, record.grant()]] {
+        let answer = answered(Answer::AcquireAll(AcquireAll::Granted(grants.clone())));
+        assert!(matches!(answer, Answer::AcquireAll(AcquireAll::Granted(arrived)) if arrived == grants));
+    }
+    let answer = answered(Answer::AcquireAll(AcquireAll::Held { which: 31, contention: contention.clone() }));
+    let Answer::AcquireAll(AcquireAll::Held { which, contention: arrived }) = answer else { panic!("another answer") };
+    assert_eq!((which, arrived), (31, contention));
     for expected in [Release::Released, Release::Absent(Absence::Expired), Release::Absent(Absence::NotFound)] {
         assert!(matches!(answered(Answer::Release(expected)), Answer::Release(arrived) if arrived == expected));
     }
     for expected in [Extend::Extended { expires_at: Timestamp::from_micros(3) }, Extend::Absent(Absence::Expired)] {
         assert!(matches!(answered(Answer::Extend(expected)), Answer::Extend(arrived) if arrived == expected));
     }
-    for expected in [leasehold::backend::ForceRelease::Absent, leasehold::backend::ForceRelease::Released(record)] {
-        let answer = answered(Answer::ForceRelease(expected.clone()));
-        assert!(matches!(answer, Answer::ForceRelease(arrived) if arrived == expected));
+    for expected in [vec![], vec![record]] {
+        let answer = answered(Answer::ForceRelease(expected.iter().cloned().map(Listed).collect()));
+        let Answer::ForceRelease(arrived) = answer else { panic!("another answer") };
+        assert_eq!(arrived.into_iter().map(|arrived| arrived.0).collect::<Vec<_>>(), expected);
     }
     for time_authority in [TimeAuthority::Store, TimeAuthority::Client] {
         let expected =
             Capabilities::new(time_authority).with_wake_ups(true).with_call_timeout(Duration::from_millis(7));
-        let answer = answered(Answer::Capabilities(expected));
-        assert!(matches!(answer, Answer::Capabilities(arrived) if arrived == expected));
+        let costly = expected.with_lines(true).with_costly_lines(true).with_lossy_wake_ups(true);
+        for expected in [expected, expected.with_lines(true), costly, expected.with_clock_floored_fences(true)] {
+            let answer = answered(Answer::Capabilities(expected));
+            assert!(matches!(answer, Answer::Capabilities(arrived) if arrived == expected));
+        }
     }
+}
+
+#[test]
+fn who_holds_and_who_waits_arrives_as_it_was_sent() {
+    let grant = record(None, json!({})).grant().with_slot(Some(7));
+    let held = Record::new(key("k"), &grant).with_mode(PERMIT);
+    let waiter = |mode| {
+        let (since, until) = (Timestamp::from_micros(1_700_000_000_123_457), Timestamp::from_micros(u64::MAX));
+        Waiter::new(key("k"), LockId::random().unwrap(), mode, since, until)
+    };
+    let named = waiter(Mode::Shared)
+        .with_holder(Some(Holder::new("h").unwrap()))
+        .with_metadata(Metadata::new(json!({"a": [0.1]})).unwrap());
+    let (holders, waiters) = (vec![held, record(Some("h"), json!({}))], vec![named, waiter(PERMIT)]);
+    let answer = answered(Answer::Inspect(
+        holders.iter().cloned().map(Listed).collect(),
+        waiters.iter().cloned().map(Waiting).collect(),
+    ));
+    let Answer::Inspect(arrived, waiting) = answer else { panic!("another answer") };
+    assert_eq!(arrived.into_iter().map(|arrived| arrived.0).collect::<Vec<_>>(), holders);
+    assert_eq!(waiting.into_iter().map(|arrived| arrived.0).collect::<Vec<_>>(), waiters);
 }
 
 #[test]
@@ -116,10 +199,10 @@ fn records_arrive_with_every_digit_and_at_every_depth() {
     let records: Vec<Record> =
         notes.into_iter().map(|notes| record(Some("h"), notes)).chain([record(None, json!({}))]).collect();
     let listed = records.iter().cloned().map(Listed).collect();
-    let Answer::List(arrived, next) = answered(Answer::List(listed, Some("cursor \u{0}".into()))) else {
-        panic!("another answer")
-    };
-    assert_eq!(next.as_deref(), Some("cursor \u{0}"));
+    let (counts, cursor) = (vec![(key("k\n"), u32::MAX), (key("\""), 1)], "cursor \u{0}");
+    let answer = Answer::List { records: listed, waiting: counts.clone(), next: Some(cursor.into()) };
+    let Answer::List { records: arrived, waiting, next } = answered(answer) else { panic!("another answer") };
+    assert_eq!((waiting, next.as_deref()), (counts, Some(cursor)));
     let arrived: Vec<Record> = arrived.into_iter().map(|listed| listed.0).collect();
     assert_eq!(arrived, records);
     // Zero equals its negative, but is not written like it.
@@ -131,7 +214,9 @@ fn records_arrive_with_every_digit_and_at_every_depth() {
 #[test]
 fn events_arrive_as_they_were_sent() {
     let taken = Event::Taken { key: key("k"), fence: Fence::MAX, how: Loss::ForceReleased };
-    for event in [Event::Freed, Event::Missed, taken] {
+    let granted = |holder| Event::Granted { key: key("k"), fence: Fence::MAX, holder };
+    let (named, nameless) = (granted(Some(Holder::new("h").unwrap())), granted(None));
+    for event in [Event::Freed, Event::Missed, taken, named, nameless] {
         let line = serde_json::to_string(&Said::Event(event.clone())).unwrap();
         assert!(matches!(serde_json::from_str(&line).unwrap(), Said::Event(arrived) if arrived == event));
     }

@@ -65,7 +65,7 @@ async fn an_extend_that_waits_until_its_lock_is_dead_does_not_revive_it() {
         assert_eq!(extended, Extend::Absent(Absence::Expired), "{what}");
         assert!(!store.is_locked(&held.key).await.unwrap());
         assert!(grant(store.acquire(&request("k")).await).fence > given.fence);
-        store.force_release(&held.key).await.unwrap();
+        store.force_release(&held.key, None).await.unwrap();
     }
 }
 

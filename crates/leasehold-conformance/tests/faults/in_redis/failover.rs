@@ -122,7 +122,7 @@ async fn a_replica_answers_questions_and_refuses_writes_until_it_is_promoted() {
         replica.acquire(&other).await.map(drop).unwrap_err(),
         replica.store.release(&held.lock_id).await.map(drop).unwrap_err(),
         replica.store.extend(&held.lock_id, Ttl::default()).await.map(drop).unwrap_err(),
-        replica.store.force_release(&held.key).await.map(drop).unwrap_err(),
+        replica.store.force_release(&held.key, None).await.map(drop).unwrap_err(),
     ];
     for error in &refused {
         assert_unavailable(error, "read-only replica", false);

@@ -2,6 +2,7 @@
 //! it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::Error;
 use leasehold::backend::Backend;
@@ -17,7 +18,9 @@ pub(crate) fn suites() -> Vec<Suite> {
         let store = Memory::new();
         Ok::<_, Error>(RealHarness::new(Arc::new(store.clone()), Arc::new(store)))
     });
-    vec![manual("memory", plain), manual("memory_with_layers", layered), real]
+    let thorough = ModelConfig { sequences: 10_000, ..ModelConfig::manual_clock() };
+    let memory = manual("memory", plain).model(thorough).timeout(Duration::from_secs(150));
+    vec![memory, manual("memory_with_layers", layered), real]
 }
 
 fn manual(name: &str, around: fn(Memory) -> Arc<dyn Backend>) -> Suite {

@@ -9,6 +9,7 @@ use leasehold::redis::Redis;
 use leasehold::testing::FaultLayer;
 use leasehold_conformance::RealHarness;
 use test_servers::{FirestoreFault, PgBouncer, RedisCluster};
+use test_support::postgres::Database;
 
 use crate::Failure;
 
@@ -35,23 +36,34 @@ pub(crate) async fn cluster() -> Result<RealHarness, Failure> {
 /// to start.
 fn shared_cluster() -> Arc<RedisCluster> {
     static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let cluster = Arc::new(RedisCluster::start());
-        *shared = Arc::downgrade(&cluster);
-        cluster
-    })
+    shared(&SHARED, RedisCluster::start)
 }
 
 /// Through a pooler that lends a connection for one transaction.
 pub(crate) async fn pooler() -> Result<RealHarness, Failure> {
-    let server = test_servers::Postgres::start();
-    let pooler = PgBouncer::start(&server, "transaction");
-    let store = Postgres::connect(&pooler.url()).await?;
-    store.migrate().await?;
+    let database = Database::new();
+    let pooler = shared_pooler(&database);
+    let url = format!("postgres://postgres@{}/{}", pooler.address(), database.name());
+    let store = Postgres::connect(&url).await?;
     // That nothing is delivered takes a second to find out, and once is enough.
-    let peer = Postgres::connect(&format!("{}?wake_ups=off", pooler.url())).await?;
-    Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping((pooler, server)))
+    let peer = Postgres::connect(&format!("{url}?wake_ups=off")).await?;
+    Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping((pooler, database)))
+}
+
+/// The pooler of all cases that run in this process at the same time, in front of the server that
+/// they share.
+fn shared_pooler(database: &Database) -> Arc<PgBouncer> {
+    static SHARED: Mutex<Weak<PgBouncer>> = Mutex::new(Weak::new());
+    shared(&SHARED, || PgBouncer::start(database.server(), "transaction"))
+}
+
+fn shared<T>(by: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
+    let mut shared = by.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let started = Arc::new(start());
+        *shared = Arc::downgrade(&started);
+        started
+    })
 }
 
 /// On a server whose commits go ahead of each other, and one in five is told that others were in
