@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use leasehold::stores::Migrated;
-use leasehold::{Contention, Fence, Holder, Key, Timestamp};
+use leasehold::{Key, LockInfo, Timestamp};
 use serde_json::{Value, json};
 
-use crate::acquire::Wanted;
+use crate::acquire::{Obstacle, Wanted};
 use crate::escape::{escape, json_line};
 use crate::exit::Failure;
+use crate::granted::Granted;
+use crate::mode;
 use crate::signals::Signal;
 use crate::text;
 
@@ -60,30 +62,39 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Somebody else has the lock; `seen` is how long ago that was.
-pub(crate) fn waiting(key: &Key, held: Option<&(Contention, Duration)>, waited: Duration) -> Event {
-    let (name, waited_text) = (key.as_str(), text::duration(waited));
-    let Some((contention, seen)) = held else {
-        let text = format!("waiting for '{name}': the store has not told who holds it; waited {waited_text}");
-        return Event::new(Level::Notice, "waiting", text, json!({ "key": key, "waited_ms": millis(waited) }));
+/// Fields that say what the event is about: a key, and all of them if they are several.
+fn about(keys: &[Key], key: Option<&Key>) -> Value {
+    let mut fields = json!({ "key": key.or(keys.first()) });
+    if keys.len() > 1 {
+        fields["keys"] = json!(keys);
+    }
+    fields
+}
+
+/// Somebody else has one of the locks, and has been seen with it some time ago.
+pub(crate) fn waiting(keys: &[Key], seen: Option<&(Obstacle, Duration)>, waited: Duration) -> Event {
+    let (names, waited_text) = (text::quoted(keys), text::duration(waited));
+    let Some((Obstacle { key, contention }, ago)) = seen else {
+        let text = format!("waiting for {names}: the store has not told who holds it; waited {waited_text}");
+        let mut fields = about(keys, None);
+        fields["waited_ms"] = millis(waited).into();
+        return Event::new(Level::Notice, "waiting", text, fields);
     };
-    let held_for = contention.held_for() + *seen;
-    let free_in = contention.free_in().saturating_sub(*seen);
-    let holder = text::holder(contention.holder.as_ref());
-    let since = text::moment(contention.acquired_at);
-    let text = format!(
-        "waiting for '{name}': held by {holder} since {since} ({}); waited {waited_text}",
-        text::duration(held_for)
-    );
-    let fields = json!({
-        "key": key,
-        "holder": contention.holder,
-        "acquired_at_ms": contention.acquired_at,
-        "expires_at_ms": contention.expires_at,
-        "held_for_ms": millis(held_for),
-        "free_in_ms": millis(free_in),
-        "waited_ms": millis(waited),
-    });
+    let held_for = contention.held_for() + *ago;
+    let which = if keys.len() > 1 { format!("'{}' is ", key.as_str()) } else { String::new() };
+    let place = contention.place.map(|place| format!("; {}", text::place(place))).unwrap_or_default();
+    let obstacle = text::obstacle(contention, held_for);
+    let text = format!("waiting for {names}: {which}{obstacle}{place}; waited {waited_text}");
+    let mut fields = about(keys, Some(key));
+    fields["holder"] = json!(contention.holder);
+    fields["holders"] = contention.holders.into();
+    fields["mode"] = mode::name(contention.mode).into();
+    fields["place"] = json!(contention.place);
+    fields["acquired_at_ms"] = json!(contention.acquired_at);
+    fields["expires_at_ms"] = json!(contention.expires_at);
+    fields["held_for_ms"] = millis(held_for).into();
+    fields["free_in_ms"] = millis(contention.free_in().saturating_sub(*ago)).into();
+    fields["waited_ms"] = millis(waited).into();
     Event::new(Level::Notice, "waiting", text, fields)
 }
 
@@ -93,33 +104,38 @@ pub(crate) fn warning(text: &str) -> Event {
 }
 
 /// The store cannot be reached, or has no room for us.
-pub(crate) fn no_store(key: &Key, failure: &Failure, waited: Duration) -> Event {
-    let text = format!("waiting for '{}': {}; waited {}", key.as_str(), failure.message, text::duration(waited));
-    let fields = json!({ "key": key, "message": failure.message, "waited_ms": millis(waited) });
+pub(crate) fn no_store(keys: &[Key], failure: &Failure, waited: Duration) -> Event {
+    let text = format!("waiting for {}: {}; waited {}", text::quoted(keys), failure.message, text::duration(waited));
+    let mut fields = about(keys, None);
+    fields["message"] = failure.message.as_str().into();
+    fields["waited_ms"] = millis(waited).into();
     Event::new(Level::Notice, "waiting", text, fields)
 }
 
-/// The lock is ours. Whoever was told that we wait is told that we do no longer.
-pub(crate) fn acquired(wanted: &Wanted<'_>, fence: Fence, announced: bool) -> Event {
+/// The locks are ours. Whoever was told that we wait is told that we do no longer.
+pub(crate) fn acquired(wanted: &Wanted<'_>, granted: &Granted, announced: bool) -> Event {
     let level = if announced { Level::Notice } else { Level::Detail };
-    let (key, waited, store) = (wanted.key, wanted.since.elapsed(), wanted.store);
-    let (name, waited_text) = (key.as_str(), text::duration(waited));
-    let text = format!("got '{name}' after {waited_text}, fence {fence}, in {}", store.description());
-    let fields = json!({
-        "key": key,
-        "fence": fence,
-        "holder": wanted.holder,
-        "waited_ms": millis(waited),
-        "store": store.public_url(),
-        "store_from": store.origin().to_string(),
-    });
+    let (keys, waited, store, fence) = (wanted.keys, wanted.since.elapsed(), wanted.store, granted.fence());
+    let (names, waited_text) = (text::quoted(keys), text::duration(waited));
+    let slot = granted.slot().map(|slot| format!(", slot {slot}")).unwrap_or_default();
+    let text = format!("got {names} after {waited_text}, fence {fence}{slot}, in {}", store.description());
+    let mut fields = about(keys, None);
+    mode::add_fields(&mut fields, wanted.options.mode(), granted.slot());
+    fields["fence"] = json!(fence);
+    fields["holder"] = json!(wanted.holder);
+    fields["waited_ms"] = millis(waited).into();
+    fields["store"] = store.public_url().into();
+    fields["store_from"] = store.origin().to_string().into();
     Event::new(level, "acquired", text, fields)
 }
 
 /// `--proceed-unlocked`, and it came to that.
-pub(crate) fn unlocked(key: &Key, why: &str) -> Event {
-    let text = format!("running WITHOUT the lock '{}': {why}", key.as_str());
-    Event::new(Level::Problem, "unlocked", text, json!({ "key": key, "message": why }))
+pub(crate) fn unlocked(keys: &[Key], why: &str) -> Event {
+    let what = if keys.len() > 1 { "locks" } else { "lock" };
+    let text = format!("running WITHOUT the {what} {}: {why}", text::quoted(keys));
+    let mut fields = about(keys, None);
+    fields["message"] = why.into();
+    Event::new(Level::Problem, "unlocked", text, fields)
 }
 
 /// The command runs.
@@ -198,10 +214,14 @@ pub(crate) fn migrated(outcome: Migrated) -> Event {
     Event::new(Level::Notice, "migrated", text, json!({ "outcome": what }))
 }
 
-/// A lock was ended by force.
-pub(crate) fn force_released(key: &Key, holder: Option<&Holder>) -> Event {
-    let text = format!("released '{}', which {} held", key.as_str(), text::holder(holder));
-    Event::new(Level::Notice, "force_released", text, json!({ "key": key, "holder": holder }))
+/// Locks of one key were ended by force.
+pub(crate) fn force_released(key: &Key, ended: &[LockInfo]) -> Event {
+    let holders = text::list(ended.iter().map(|info| text::holder(info.holder.as_ref()).to_owned()));
+    let text = match ended.len() {
+        1 => format!("released '{}', which {holders} held", key.as_str()),
+        several => format!("released '{}', which {several} held: {holders}", key.as_str()),
+    };
+    Event::new(Level::Notice, "force_released", text, json!({ "key": key }))
 }
 
 /// The lock could not be given back, and stays until its lease runs out.

@@ -33,13 +33,16 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// What `--help` and the reference say.
 pub(crate) const TABLE: &[(&str, &str)] = &[
     ("0", "done; `run`: CMD ended with 0"),
-    ("1", "`show`, `force-release`: nobody holds the lock; `force-release`, `migrate`: you said no"),
+    (
+        "1",
+        "`show`, `force-release`: nobody holds the lock, or not with this --fence; `force-release`, `migrate`: you said no",
+    ),
     ("64", "usage: a wrong flag, key, duration or lock id"),
     ("69", "the store is unavailable"),
-    ("75", "somebody else holds the lock (another code with -E)"),
+    ("75", "somebody else holds the lock, or is first in line (another code with -E)"),
     ("77", "the store does not allow it"),
     ("78", "the store or its configuration is bad"),
-    ("79", "the lock was lost; `extend`, `release`: it is not there any more"),
+    ("79", "the lock was lost, or one of several; `extend`, `release`: it is not there any more"),
     ("126", "`run`: CMD cannot be executed"),
     ("127", "`run`: CMD was not found"),
     ("128+N", "ended by signal N, as shells show it"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::fuzzing::Target;
-use leasehold::{Fence, Grant, Holder, Key, LockId, LockInfo, Locked, Metadata, Timestamp};
+use leasehold::{Fence, Grant, Holder, Key, LockId, LockInfo, Locked, Metadata, Mode, Timestamp};
 
 use crate::escape::json_line;
 use crate::locks_view::Look;
@@ -106,7 +106,14 @@ fn locked(key: Key, holder: Option<Holder>, metadata: Metadata) -> Locked {
     let id: LockId = "abcdefghijklmnopqrstuv".parse().expect("a lock id");
     let fence: Fence = FENCE.parse().expect("a fence");
     let now = Timestamp::now();
-    let grant = Grant::new(id, fence, now, now + Duration::from_secs(30));
+    // Keys of three lengths are held in three ways.
+    let (mode, slot) = match key.as_str().len() % 3 {
+        0 => (Mode::Exclusive, None),
+        1 => (Mode::Shared, None),
+        _ => (Mode::Permit { of: std::num::NonZeroU16::MAX }, Some(12)),
+    };
+    let waiting = u32::try_from(key.as_str().len() / 3).unwrap_or(u32::MAX);
+    let grant = Grant::new(id, fence, now, now + Duration::from_secs(30)).with_slot(slot);
     let record = leasehold::backend::Record::new(key.clone(), &grant).with_holder(holder).with_metadata(metadata);
-    Locked::new(key, LockInfo::from(record))
+    Locked::new(key, LockInfo::from(record.with_mode(mode))).with_waiting(waiting)
 }

@@ -40,14 +40,18 @@ mod cli;
 mod commands;
 mod config;
 mod default_store;
+mod environment;
 mod escape;
 mod event;
 mod exit;
 #[cfg(feature = "_fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod granted;
 mod held;
+mod key_view;
 mod locks_view;
+mod mode;
 mod notes;
 mod options;
 mod output;

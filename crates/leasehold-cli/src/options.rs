@@ -1,9 +1,10 @@
 //! Options that several commands share, parsed into types that cannot be wrong.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Error, Holder, Metadata, Steal, Ttl};
+use leasehold::{Error, Holder, Metadata, Mode, Steal, Ttl};
 use serde_json::Value;
 
 use crate::exit::Failure;
@@ -30,6 +31,23 @@ pub(crate) struct Common {
 /// What lock to ask for, and for how long to try.
 #[derive(Args, Debug)]
 pub(crate) struct LockOptions {
+    /// Share the lock with others who want to share it: for readers
+    ///
+    /// Those who want it for themselves, the writers, are kept out, and keep out the readers. All
+    /// of them stand in one line, so that nobody waits for ever.
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+    /// Take one of N permits: at most N hold the lock at a time
+    ///
+    /// Each has a slot of its own, from 0, which is free again with the permit. N is stored nowhere
+    /// and may be another one from now on.
+    #[arg(long, value_name = "N", value_parser = permits)]
+    pub(crate) permits: Option<NonZeroU16>,
+    /// Pass those who wait for the lock, and do not stand in line
+    ///
+    /// Without it, whoever waits stands in line, and gets the lock in turn.
+    #[arg(long)]
+    pub(crate) unfair: bool,
     /// How long the lock lasts without renewal: how long others wait after a crash
     #[arg(long, value_name = "DUR", default_value = "30s", value_parser = ttl)]
     pub(crate) ttl: Ttl,
@@ -65,6 +83,15 @@ impl LockOptions {
     /// For how long to wait; `None` is for ever.
     pub(crate) fn wait_at_most(&self) -> Option<Duration> {
         if self.no_wait { Some(Duration::ZERO) } else { self.wait }
+    }
+
+    /// How to hold the lock.
+    pub(crate) fn mode(&self) -> Mode {
+        match self.permits {
+            Some(of) => Mode::Permit { of },
+            None if self.shared => Mode::Shared,
+            None => Mode::Exclusive,
+        }
     }
 
     pub(crate) fn steal(&self) -> Steal {
@@ -119,6 +146,13 @@ pub(crate) fn ttl(text: &str) -> Result<Ttl, String> {
         ));
     }
     Ok(ttl)
+}
+
+/// A number of permits.
+fn permits(text: &str) -> Result<NonZeroU16, String> {
+    let number: u32 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let permits = u16::try_from(number).map_err(|_| format!("too many\n  tip: {} are the most", u16::MAX))?;
+    NonZeroU16::new(permits).ok_or_else(|| "nobody could have one of zero permits".to_owned())
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -1,8 +1,8 @@
-//! Text for people: durations, moments and widths.
+//! Text for people: durations, moments, places, names and widths.
 
 use std::time::Duration;
 
-use leasehold::{Holder, Timestamp};
+use leasehold::{Contention, Holder, Key, Timestamp};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
@@ -32,6 +32,49 @@ pub(crate) fn moment(time: Timestamp) -> String {
 /// Who holds a lock.
 pub(crate) fn holder(holder: Option<&Holder>) -> &str {
     holder.map_or("somebody who left no name", Holder::as_str)
+}
+
+/// Who is in the way of a request, for how long by now.
+pub(crate) fn obstacle(contention: &Contention, time: Duration) -> String {
+    let (name, since, time) = (holder(contention.holder.as_ref()), moment(contention.acquired_at), duration(time));
+    match contention.holders {
+        0 => format!("free, but kept for {name}, who waits since {since} ({time})"),
+        1 => format!("held by {name} since {since} ({time})"),
+        several => format!("held by {name} and {} more since {since} ({time})", several - 1),
+    }
+}
+
+/// A place in line, by how many are before it: `next in line`, `second in line`, `14th in line`.
+pub(crate) fn place(before: u32) -> String {
+    const WORDS: [&str; 10] =
+        ["next", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
+    let word = usize::try_from(before).ok().and_then(|before| WORDS.get(before));
+    word.map_or_else(|| format!("{} in line", ordinal(u64::from(before) + 1)), |word| format!("{word} in line"))
+}
+
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+/// Keys in quotation marks: `'a', 'b' and 'c'`.
+pub(crate) fn quoted(keys: &[Key]) -> String {
+    list(keys.iter().map(|key| format!("'{}'", key.as_str())))
+}
+
+/// `a, b and c`.
+pub(crate) fn list(items: impl IntoIterator<Item = String>) -> String {
+    let mut items: Vec<_> = items.into_iter().collect();
+    match (items.pop(), items.is_empty()) {
+        (Some(last), false) => format!("{} and {last}", items.join(", ")),
+        (last, _) => last.unwrap_or_default(),
+    }
 }
 
 /// `text` on one line.
@@ -85,6 +128,20 @@ mod tests {
         for (millis, text) in cases {
             assert_eq!(duration(Duration::from_millis(millis)), text);
         }
+    }
+
+    #[test]
+    fn places_are_words_up_to_the_tenth() {
+        let places: Vec<_> = [0, 1, 2, 9, 10, 12, 20, 21, 22, 111, 120].map(place).into();
+        let words = ["next", "second", "third", "tenth", "11th", "13th", "21st", "22nd", "23rd", "112th", "121st"];
+        assert_eq!(places, words.map(|word| format!("{word} in line")));
+        assert!(place(u32::MAX).starts_with("4294967296th"));
+    }
+
+    #[test]
+    fn names_are_listed_as_people_do() {
+        let of = |names: &[&str]| list(names.iter().map(|name| (*name).to_owned()));
+        assert_eq!([of(&[]), of(&["a"]), of(&["a", "b"]), of(&["a", "b", "c"])], ["", "a", "a and b", "a, b and c"]);
     }
 
     #[test]

@@ -63,8 +63,11 @@ impl Job {
                 None => command.env_remove(name),
             };
         }
-        let program = words.first().cloned().unwrap_or_default();
-        let child = command.spawn().map_err(|error| shim::cannot_run(&program, &error))?;
+        let child = command.spawn().map_err(|error| {
+            let (program, rest) =
+                words.split_first().map_or_else(Default::default, |(program, rest)| (program.clone(), rest));
+            shim::cannot_run(&program, rest, &error)
+        })?;
         let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let leader = leader.ok_or_else(|| Failure::new(exit::CANNOT_EXECUTE, "the process has no number"))?;
         terminal.started(leader);

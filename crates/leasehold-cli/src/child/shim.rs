@@ -50,17 +50,23 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
         terminal::take();
     }
     let error = Command::new(program).args(rest).exec();
-    let failure = cannot_run(program, &error);
+    let failure = cannot_run(program, rest, &error);
     Reporter::new(format == JSON, false, false).report(&event::error(&failure, false));
     Some(failure.code)
 }
 
 /// Why the command did not start.
-pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+pub(super) fn cannot_run(program: &OsStr, rest: &[OsString], error: &io::Error) -> Failure {
     let program = program.display();
     match error.kind() {
-        io::ErrorKind::NotFound => Failure::new(exit::NOT_FOUND, format!("cannot run '{program}': not found"))
-            .hint("check the name, or give a path; a script also needs its interpreter"),
+        io::ErrorKind::NotFound => {
+            // Somebody may have meant several keys.
+            let hint = match rest.iter().any(|word| word == "--") {
+                true => "check the name, or give a path; if it is a key: leasehold run --all KEY KEY -- CMD",
+                false => "check the name, or give a path; a script also needs its interpreter",
+            };
+            Failure::new(exit::NOT_FOUND, format!("cannot run '{program}': not found")).hint(hint)
+        }
         _ if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) => {
             Failure::new(exit::CANNOT_EXECUTE, format!("cannot run '{program}': {error}"))
                 .hint("raise the limit, for example with ulimit -n")

@@ -1,7 +1,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use leasehold::{Lease, LockState, Loss};
+use leasehold::{Key, LockState, Loss};
 use rustix::process::{Signal as Sig, kill_current_process_group};
 use tokio::signal::unix::{self, SignalKind};
 
@@ -9,6 +9,7 @@ use super::clock::Clock;
 use super::deadline::Rules;
 use super::ended::{Cause, Ended};
 use super::job::{Job, Status};
+use super::leases::Leases;
 use super::terminal::Terminal;
 use crate::event;
 use crate::reporter::Reporter;
@@ -34,12 +35,12 @@ struct Stopping {
     kill_at: Instant,
 }
 
-/// Watches over a command and its lock: passes signals on, stops the command before the lease can
+/// Watches over a command and its locks: passes signals on, stops the command before the lease can
 /// end.
 pub(crate) struct Supervisor<'a> {
     job: Job,
-    /// None if the command runs without the lock.
-    lease: Option<&'a Lease>,
+    /// None if the command runs without a lock.
+    leases: Leases,
     has_max_hold: bool,
     rules: Rules,
     /// When the lease ends, as last seen while it was held.
@@ -57,13 +58,13 @@ impl<'a> Supervisor<'a> {
     pub(crate) fn new(
         job: Job,
         terminal: Terminal,
-        lease: Option<&'a Lease>,
+        leases: Leases,
         (grace, ttl, max_hold): (Duration, Duration, Option<Duration>),
         reporter: &'a Reporter,
     ) -> Self {
         Self {
             job,
-            lease,
+            leases,
             has_max_hold: max_hold.is_some(),
             rules: Rules::new(grace, ttl, max_hold),
             deadline: None,
@@ -85,13 +86,6 @@ impl<'a> Supervisor<'a> {
     /// The system's, if we cannot hear of our children.
     pub(crate) async fn watch(mut self, signals: &mut Signals) -> io::Result<Ended> {
         let mut children = unix::signal(SignalKind::child())?;
-        let lease = self.lease;
-        let mut lost = std::pin::pin!(async move {
-            match lease {
-                Some(lease) => lease.lost().await,
-                None => std::future::pending().await,
-            }
-        });
         let mut is_lost = false;
         loop {
             self.job.reap();
@@ -106,10 +100,7 @@ impl<'a> Supervisor<'a> {
             tokio::select! {
                 _ = children.recv() => {}
                 signal = signals.next() => self.got(signal, signals).await,
-                loss = &mut lost, if !is_lost => {
-                    is_lost = true;
-                    self.lost(loss);
-                }
+                (key, loss) = self.leases.lost(), if !is_lost => is_lost = self.lost(&key, loss),
                 () = self.clock.sleep_towards(look_at) => {}
             }
         }
@@ -188,13 +179,9 @@ impl<'a> Supervisor<'a> {
         stop_at
     }
 
-    /// When the lease ends unless it is renewed; none if there is no lease any more.
+    /// When the first lease ends unless it is renewed; none if there is no lease any more.
     fn lease_ends(&mut self, now: Instant) -> Option<Instant> {
-        let lease = self.lease?;
-        let remaining = lease.remaining();
-        if remaining.is_zero() {
-            return None;
-        }
+        let remaining = self.leases.remaining().filter(|remaining| !remaining.is_zero())?;
         self.deadline = Some(now + remaining);
         self.deadline
     }
@@ -202,7 +189,7 @@ impl<'a> Supervisor<'a> {
     /// The lease will end soon, and no renewal has come.
     fn about_to_lose(&mut self, deadline: Instant) {
         let now = self.clock.now();
-        let (reason, message) = match self.lease.map(Lease::state) {
+        let (reason, message) = match self.leases.state() {
             Some(LockState::Held) if self.has_max_hold => {
                 (Loss::MaxHold, "it may not be held for longer than --max-hold")
             }
@@ -213,13 +200,15 @@ impl<'a> Supervisor<'a> {
         self.say_lost(reason.as_str(), message);
     }
 
-    /// The lock is gone.
-    fn lost(&mut self, loss: Loss) {
+    /// A lock is gone. Tells whether that is a loss.
+    fn lost(&mut self, key: &Key, loss: Loss) -> bool {
         if loss == Loss::Released {
             // The command gave it back itself, and goes on without.
-            self.lease = None;
-            self.reporter.report(&event::released());
-            return;
+            self.leases.forget(key);
+            if self.leases.is_empty() {
+                self.reporter.report(&event::released());
+            }
+            return false;
         }
         let now = self.clock.now();
         let kill_at = self.rules.kill_late_at(now, self.deadline.unwrap_or(now));
@@ -228,6 +217,7 @@ impl<'a> Supervisor<'a> {
         if !known {
             self.say_lost(loss.as_str(), &loss.to_string());
         }
+        true
     }
 
     fn say_lost(&self, reason: &str, message: &str) {
@@ -339,7 +329,7 @@ impl<'a> Supervisor<'a> {
 
     /// Whether the command may go on if it is stopped.
     fn may_run(&self) -> bool {
-        self.stopping.is_none() && self.lease.is_none_or(|lease| lease.state() != LockState::Lost)
+        self.stopping.is_none() && self.leases.state() != Some(LockState::Lost)
     }
 }
 
@@ -363,11 +353,11 @@ mod tests {
         (locks.lock("k").ttl(TTL).heartbeat(false).acquire().await.unwrap(), clock)
     }
 
-    fn supervisor<'a>(guard: &'a Guard, reporter: &'a Reporter) -> Supervisor<'a> {
+    fn supervisor<'a>(guard: &Guard, reporter: &'a Reporter) -> Supervisor<'a> {
         let mut sleep = std::process::Command::new("sleep");
         let job = Job::of(sleep.arg("600").process_group(0).spawn().unwrap());
         let grace = Duration::from_secs(10);
-        Supervisor::new(job, Terminal::none(), Some(guard.lease()), (grace, TTL, None), reporter)
+        Supervisor::new(job, Terminal::none(), Leases::new(vec![guard.lease().clone()]), (grace, TTL, None), reporter)
     }
 
     #[tokio::test]
@@ -378,7 +368,7 @@ mod tests {
             let mut supervisor = supervisor(&guard, &reporter);
             supervisor.tend().await;
             supervisor.clock.suspend(asleep);
-            supervisor.lost(Loss::Expired);
+            supervisor.lost(guard.key(), Loss::Expired);
             let Stopping { told_to_stop, kill_at } = supervisor.stopping.unwrap();
             assert!(kill_at.duration_since(told_to_stop) <= grace, "{asleep:?}");
             supervisor.kill().await;

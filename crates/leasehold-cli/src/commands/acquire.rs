@@ -4,13 +4,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::acquire::{Asked, Wanted};
-use crate::event;
 use crate::exit::{self, End, Failure};
+use crate::granted::Granted;
 use crate::options::{Common, LockOptions};
-use crate::output;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::store::{self, Store};
+use crate::{event, mode, output};
 
 /// Take a lock and print it as JSON, for scripts
 ///
@@ -39,7 +39,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, F
         reporter.report(&event::warning(&warning));
     }
     let wanted = Wanted {
-        key: &options.key,
+        keys: std::slice::from_ref(&options.key),
         store: &store,
         options: &options.lock,
         holder: options.lock.holder.clone().unwrap_or_default(),
@@ -54,29 +54,36 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, F
     };
     let result = match wanted.ask(&locks, &mut signals, reporter).await {
         Asked::Stopped(signal) => Ok(End::Signal(signal)),
-        Asked::Refused(error, seen) => Err(wanted.refused(&error, seen.as_ref())),
-        Asked::Granted(guard) => {
-            let line = json!({
-                "key": options.key,
-                "lock_id": guard.lock_id().expose(),
-                "fence": guard.fence(),
-                "acquired_at_ms": guard.acquired_at(),
-                "expires_at_ms": guard.expires_at(),
-                "holder": wanted.holder,
-            });
-            match output::json([line]) {
-                Ok(()) => {
-                    guard.leak();
-                    Ok(End::Code(0))
-                }
-                // Nobody has read the lock id, so nobody could give the lock back.
-                Err(failure) => {
-                    let _ = guard.release().await;
-                    Err(failure)
-                }
-            }
-        }
+        Asked::Refused(refused) => Err(refused.failure(&wanted)),
+        Asked::Granted(granted) => print(&wanted, granted).await,
     };
     store::close(&locks, store::CLOSING).await;
     result
+}
+
+/// Prints the lock, and leaves it to whoever reads that.
+async fn print(wanted: &Wanted<'_>, granted: Granted) -> Result<End, Failure> {
+    let lines = granted.iter().map(|guard| {
+        let mut line = json!({
+            "key": guard.key(),
+            "lock_id": guard.lock_id().expose(),
+            "fence": guard.fence(),
+            "acquired_at_ms": guard.acquired_at(),
+            "expires_at_ms": guard.expires_at(),
+            "holder": wanted.holder,
+        });
+        mode::add_fields(&mut line, guard.mode(), guard.slot());
+        line
+    });
+    match (output::json(lines), granted) {
+        (Ok(()), Granted::One(guard)) => {
+            guard.leak();
+            Ok(End::Code(0))
+        }
+        // Nobody has read the lock id, so nobody could give the lock back. Several are not asked for.
+        (printed, granted) => {
+            let _ = granted.release().await;
+            printed.map(|()| End::Code(0))
+        }
+    }
 }

@@ -9,8 +9,9 @@ use crate::{event, output};
 
 /// List the locks that are held
 ///
-/// Needs no right to write, and makes nothing. On a terminal the columns that do not fit are left
-/// out; --json has them all.
+/// Needs no right to write, and makes nothing. A lock that several hold has a row for each of them.
+/// How locks are held, and how many wait for them, is shown if there is anything to show. On a
+/// terminal the columns that do not fit are left out; --json has them all.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {

@@ -7,6 +7,7 @@ mod examples;
 pub(crate) mod extend;
 pub(crate) mod force_release;
 pub(crate) mod init;
+mod known;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod markdown;

@@ -1,7 +1,7 @@
 use clap::Args;
 use leasehold::LockId;
 
-use super::extend::absent;
+use super::extend::LockIds;
 use crate::exit::{self, Failure};
 use crate::options::Common;
 use crate::own_lock::{self, Answer, Request};
@@ -14,18 +14,17 @@ use crate::store;
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
-    /// The lock id that `leasehold acquire` printed
-    #[arg(value_name = "LOCK_ID", env = "LEASEHOLD_LOCK_ID", hide_env_values = true)]
-    lock_id: LockId,
+    #[command(flatten)]
+    lock_ids: LockIds,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let request = Request::Release { lock_id: options.lock_id };
-    let released = match own_lock::ask(&options.common, &request).await? {
-        Some(answer) => answer == Answer::Done(true),
-        None => store::open(&options.common, reporter).await?.release(&options.lock_id).await?,
-    };
-    if released { Ok(0) } else { Err(absent()) }
+    let release =
+        async |lock_id: &LockId| match own_lock::ask(&options.common, &Request::Release { lock_id: *lock_id }).await? {
+            Some(answer) => Ok(answer == Answer::Done(true)),
+            None => Ok(store::open(&options.common, reporter).await?.release(lock_id).await?),
+        };
+    options.lock_ids.each(release).await
 }

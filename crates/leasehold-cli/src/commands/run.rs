@@ -3,29 +3,36 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Error, ErrorCode, Guard, Holder, Lease, LockState, Locks, Loss};
+use leasehold::{Error, Holder, Locks, Mode};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::acquire::{Asked, Wanted};
 use crate::child::{Cause, Ended, Job, Supervisor, Terminal, can_be_found, reaping};
 use crate::exit::{self, End, Failure};
+use crate::granted::Granted;
 use crate::options::{Common, LockOptions, duration, some_time};
-use crate::own_lock::{self, OwnLock};
+use crate::own_lock::OwnLock;
 use crate::reporter::Reporter;
 use crate::signals::{Signal, Signals};
 use crate::store::{self, Store};
 use crate::task::Task;
-use crate::{event, held, notes};
+use crate::{environment, event, notes};
 
 /// How long to try to give back what is left of a lost lock, to a store that probably does not
 /// answer.
 const AFTER_LOSS: Duration = Duration::from_secs(1);
 
+const USAGE: &str =
+    "leasehold run [OPTIONS] KEY [--] CMD [ARGS]...\n       leasehold run [OPTIONS] --all KEY... -- CMD [ARGS]...";
+
 /// Run a command under a lock
 ///
 /// Waits for the lock, runs CMD, and releases the lock when CMD has ended. It ends as CMD did: with
 /// its exit code or by its signal.
+///
+/// Whoever waits stands in line and gets the lock in turn, over all hosts. `leasehold show KEY`
+/// shows the line.
 ///
 /// CMD runs in a process group of its own. If the lock is lost, CMD and everything it started is
 /// told to stop (TERM) and killed before anybody else can get the lock; the exit code is 79 then.
@@ -34,12 +41,12 @@ const AFTER_LOSS: Duration = Duration::from_secs(1);
 ///
 /// Others who look at the lock see the process id, the user and CMD, unless --no-command is given.
 ///
-/// CMD finds LEASEHOLD_KEY, LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE, LEASEHOLD_HOLDER, LEASEHOLD_STORE
-/// (without credentials) and LEASEHOLD_HELD (all locks under which it runs) in its environment.
-/// Inside CMD, `leasehold extend`, `release` and `show` work for this lock without the credentials
-/// of the store.
+/// CMD finds LEASEHOLD_KEY, LEASEHOLD_KEYS (one per line), LEASEHOLD_LOCK_ID, LEASEHOLD_FENCE,
+/// LEASEHOLD_SLOT (with --permits), LEASEHOLD_HOLDER, LEASEHOLD_STORE (without credentials) and
+/// LEASEHOLD_HELD (all locks under which it runs) in its environment. Inside CMD, `leasehold
+/// extend`, `release` and `show` work for its locks without the credentials of the store.
 #[derive(Args, Debug)]
-#[command(after_help = exit::help(), override_usage = "leasehold run [OPTIONS] KEY [--] CMD [ARGS]...")]
+#[command(after_help = exit::help(), override_usage = USAGE)]
 pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) task: Task,
@@ -65,6 +72,35 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// # Errors
+    ///
+    /// Options that make no sense together.
+    fn check(&self) -> Result<(), Failure> {
+        let wrong = |message: &str| Err(Failure::new(exit::USAGE, message));
+        if self.proceed_unlocked && self.lock.wait_at_most().is_none() {
+            return wrong("--proceed-unlocked needs to know for how long to wait")
+                .map_err(|failure| failure.hint("add --wait DUR or --no-wait"));
+        }
+        if self.at_least.zip(self.max_hold).is_some_and(|(least, most)| least >= most) {
+            return wrong("--at-least must be shorter than --max-hold");
+        }
+        if self.task.keys.len() == 1 {
+            return Ok(());
+        }
+        if self.lock.mode() != Mode::Exclusive {
+            let hint = "run one leasehold inside another for that, always in the same order";
+            return wrong("several keys are locked for oneself alone: there is no --shared and no --permits for them")
+                .map_err(|failure| failure.hint(hint));
+        }
+        if self.lock.steal().is_possible() {
+            return wrong(
+                "several keys cannot be stolen: there is no --steal-same-holder and no --steal-after for them",
+            )
+            .map_err(|failure| failure.hint("end the lock that is in the way with leasehold force-release"));
+        }
+        Ok(())
+    }
+
     /// What others who look at the lock find beside the notes of the user.
     fn notes(&self) -> Vec<(&'static str, Value)> {
         notes::of_process((!self.no_command).then_some(&self.task.words))
@@ -72,13 +108,7 @@ impl Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, Failure> {
-    if options.proceed_unlocked && options.lock.wait_at_most().is_none() {
-        return Err(Failure::new(exit::USAGE, "--proceed-unlocked needs to know for how long to wait")
-            .hint("add --wait DUR or --no-wait"));
-    }
-    if options.at_least.zip(options.max_hold).is_some_and(|(least, most)| least >= most) {
-        return Err(Failure::new(exit::USAGE, "--at-least must be shorter than --max-hold"));
-    }
+    options.check()?;
     if !can_be_found() {
         return Err(Failure::new(
             exit::CANNOT_EXECUTE,
@@ -91,7 +121,7 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<End, F
         reporter.report(&event::warning(&warning));
     }
     let wanted = Wanted {
-        key: &options.task.key,
+        keys: &options.task.keys,
         store: &store,
         options: &options.lock,
         holder: holder(options),
@@ -128,18 +158,13 @@ async fn locked(
 ) -> Result<End, Failure> {
     let run = Run { options, store, holder: &wanted.holder, reporter };
     match reaping(wanted.ask(locks, &mut signals, reporter)).await {
-        Asked::Granted(guard) => run.under(guard, locks, signals).await,
+        Asked::Granted(granted) => run.under(granted, locks, signals).await,
         Asked::Stopped(signal) => Ok(End::Signal(signal)),
-        Asked::Refused(error, seen) if options.proceed_unlocked && may_proceed(&error) => {
-            run.without_lock(&wanted.refused(&error, seen.as_ref()).message, signals).await
+        Asked::Refused(refused) if options.proceed_unlocked && refused.may_proceed() => {
+            run.without_lock(&refused.failure(wanted).message, signals).await
         }
-        Asked::Refused(error, seen) => Err(wanted.refused(&error, seen.as_ref())),
+        Asked::Refused(refused) => Err(refused.failure(wanted)),
     }
-}
-
-/// Only what more time would mend: not a store that refuses us.
-fn may_proceed(error: &Error) -> bool {
-    error.is_retryable() || error.code() == ErrorCode::AcquisitionTimeout
 }
 
 /// The host and the command, unless the user has a better name.
@@ -165,21 +190,21 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn under(&self, guard: Guard, locks: &Locks, mut signals: Signals) -> Result<End, Failure> {
+    async fn under(&self, granted: Granted, locks: &Locks, mut signals: Signals) -> Result<End, Failure> {
         let acquired = Instant::now();
         if let Some(signal) = signals.pending().await {
             self.reporter.report(&event::signal(signal));
-            return self.released(End::Signal(signal), guard.release().await);
+            return self.released(End::Signal(signal), granted.release().await);
         }
-        if guard.state() == LockState::Lost {
+        if granted.is_lost() {
             // We were stopped, or starved, since the grant.
-            let _ = tokio::time::timeout(AFTER_LOSS, guard.release()).await;
+            let _ = tokio::time::timeout(AFTER_LOSS, granted.release()).await;
             return Err(Failure::new(exit::LOST, "the lock was lost before the command was started"));
         }
-        let own_lock = self.serve(&guard, locks);
-        let outcome = match self.start(Some(guard.lease()), own_lock.as_ref(), signals).await {
+        let own_lock = self.serve(&granted, locks);
+        let outcome = match self.start(Some(&granted), own_lock.as_ref(), signals).await {
             Ok((ended, mut signals)) if ended.cause.is_none() => {
-                let interrupted = reaping(self.keep(&guard, acquired, &mut signals)).await;
+                let interrupted = reaping(self.keep(&granted, acquired, &mut signals)).await;
                 Ok((interrupted.map_or(ended.end(), End::Signal), None))
             }
             Ok((ended, _)) => Ok((ended.end(), ended.cause)),
@@ -187,28 +212,27 @@ impl Run<'_> {
         };
         if matches!(outcome, Ok((_, Some(Cause::Lost)))) {
             // What is left of it may be in the way of others, but there is nothing more to learn.
-            let _ = tokio::time::timeout(AFTER_LOSS, guard.release()).await;
+            let _ = tokio::time::timeout(AFTER_LOSS, granted.release()).await;
             return Ok(End::Code(exit::LOST));
         }
-        if guard.loss() == Some(Loss::Released) {
-            // The command gave it back itself.
-            drop(guard);
+        if granted.leases().is_empty() {
+            // The command gave everything back itself.
+            drop(granted);
             return outcome.map(|(end, _)| end);
         }
-        let released = guard.release().await;
+        let released = granted.release().await;
         self.released(outcome?.0, released)
     }
 
     async fn without_lock(&self, why: &str, signals: Signals) -> Result<End, Failure> {
-        self.reporter.report(&event::unlocked(&self.options.task.key, why));
+        self.reporter.report(&event::unlocked(&self.options.task.keys, why));
         Ok(self.start(None, None, signals).await?.0.end())
     }
 
-    /// Lets the command extend, release and look at its lock. Through us, so that we know of it,
+    /// Lets the command extend, release and look at its locks. Through us, so that we know of it,
     /// and it needs no credentials.
-    fn serve(&self, guard: &Guard, locks: &Locks) -> Option<OwnLock> {
-        let (key, ttl) = (&self.options.task.key, self.options.lock.ttl);
-        let served = OwnLock::serve(locks, self.store.public_name(), key, guard.lock_id(), ttl);
+    fn serve(&self, granted: &Granted, locks: &Locks) -> Option<OwnLock> {
+        let served = OwnLock::serve(locks, self.store.public_name(), granted, self.options.lock.ttl);
         let warn = |error: &io::Error| {
             let text = format!("the command cannot extend its lock without the store's password: no socket: {error}");
             self.reporter.report(&event::warning(&text));
@@ -219,43 +243,34 @@ impl Run<'_> {
     /// Starts the command and watches over it until it has ended.
     async fn start(
         &self,
-        lease: Option<&Lease>,
+        granted: Option<&Granted>,
         own_lock: Option<&OwnLock>,
         signals: Signals,
     ) -> Result<(Ended, Signals), Failure> {
         let mut signals = signals.with_suspend().map_err(|error| Failure::signals(&error))?;
         let mut terminal = Terminal::for_command();
-        let variables = self.variables(lease, own_lock);
-        let job = Job::start(&self.options.task.words, &variables, &mut terminal, self.reporter.json())?;
+        let task = &self.options.task;
+        let variables = environment::variables(&task.keys, self.holder, self.store, granted, own_lock);
+        let job = Job::start(&task.words, &variables, &mut terminal, self.reporter.json())?;
         self.reporter.report(&event::started(job.pid()));
+        let leases = granted.map(Granted::leases).unwrap_or_default();
         let times = (self.options.grace, self.options.lock.ttl.as_duration(), self.options.max_hold);
-        let watched = Supervisor::new(job, terminal, lease, times, self.reporter).watch(&mut signals).await;
+        let watched = Supervisor::new(job, terminal, leases, times, self.reporter).watch(&mut signals).await;
         Ok((watched.map_err(|error| Failure::signals(&error))?, signals))
     }
 
-    /// What the command finds in its environment. What it inherited from another run is not true
-    /// for this one, but the locks of that one are still held.
-    fn variables(&self, lease: Option<&Lease>, own_lock: Option<&OwnLock>) -> Vec<(&'static str, Option<String>)> {
-        let mut variables = vec![
-            ("LEASEHOLD_KEY", Some(self.options.task.key.as_str().to_owned())),
-            ("LEASEHOLD_LOCK_ID", lease.map(|lease| lease.lock_id().expose().to_owned())),
-            ("LEASEHOLD_FENCE", lease.map(|lease| lease.fence().to_string())),
-            ("LEASEHOLD_HOLDER", Some(self.holder.as_str().to_owned())),
-            (store::VARIABLE, Some(self.store.public_name())),
-            (own_lock::VARIABLE, own_lock.map(|own_lock| own_lock.path().display().to_string())),
-        ];
-        variables.extend(lease.map(|lease| (held::VARIABLE, Some(held::with(&self.options.task.key, lease.fence())))));
-        variables
-    }
-
-    /// Keeps the lock until `--at-least` is over. Tells which signal ended that early.
-    async fn keep(&self, guard: &Guard, acquired: Instant, signals: &mut Signals) -> Option<Signal> {
+    /// Keeps the locks until `--at-least` is over. Tells which signal ended that early.
+    async fn keep(&self, granted: &Granted, acquired: Instant, signals: &mut Signals) -> Option<Signal> {
         let until = acquired + self.options.at_least?;
         let left = until.checked_duration_since(Instant::now())?;
+        let leases = granted.leases();
+        if leases.is_empty() {
+            return None;
+        }
         self.reporter.report(&event::keeping(left));
         tokio::select! {
             () = tokio::time::sleep_until(until) => None,
-            _ = guard.lost() => None,
+            _ = leases.lost() => None,
             signal = signals.next_to_stop() => Some(signal),
         }
     }

@@ -1,17 +1,18 @@
 use clap::Args;
-use leasehold::{Key, Locked};
+use leasehold::Key;
 
 use crate::exit::{self, Failure};
-use crate::locks_view::{details, json_object};
+use crate::key_view::KeyView;
 use crate::options::Common;
 use crate::output;
-use crate::own_lock::{self, Answer, Request};
+use crate::own_lock::{self, Answer, Request, Shown};
 use crate::reporter::Reporter;
 use crate::store::Store;
 
-/// Show who holds a lock
+/// Show who holds a lock, and who waits for it
 ///
-/// Needs no right to write, and makes nothing.
+/// All who hold it, and the line of those who wait, in order. Needs no right to write, and makes
+/// nothing. The exit code is 1 if nobody holds the lock, also if somebody waits for it.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {
@@ -23,23 +24,23 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Failure> {
-    let (text, object) = match own_lock::ask(&options.common, &Request::Show { key: options.key.clone() }).await? {
-        Some(Answer::Shown(text, object)) => (text, object),
+    let shown = match own_lock::ask(&options.common, &Request::Show { key: options.key.clone() }).await? {
+        Some(Answer::Shown(shown)) => shown,
         Some(_) => return Err(not_held(&options.key)),
         None => {
             let locks = Store::find(&options.common, reporter)?.look().await?;
-            let found = locks.get_by_key(&options.key).await?;
-            let locked = Locked::new(options.key.clone(), found.ok_or_else(|| not_held(&options.key))?);
-            let now = locks.now().await?;
-            (details(&locked, now), json_object(&locked, now))
+            let found = locks.inspect(&options.key).await?;
+            let found = KeyView::new(options.key.clone(), found, locks.now().await?);
+            Shown::of(&found.ok_or_else(|| not_held(&options.key))?)
         }
     };
     if options.common.json {
-        output::json([object])?;
+        output::json([shown.object])?;
     } else {
-        output::text(&text)?;
+        output::text(&shown.text)?;
     }
-    Ok(0)
+    // Those who wait were shown, but whoever asks by the exit code wants to know of the lock.
+    if shown.is_held { Ok(0) } else { Err(not_held(&options.key)) }
 }
 
 /// What `show` and `force-release` say of a lock that nobody holds.

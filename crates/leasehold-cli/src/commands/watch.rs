@@ -1,12 +1,13 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use clap::Args;
 use leasehold::backend::{Event, Subscription};
-use leasehold::{Fence, Holder, Key, Locked, Locks, Timestamp};
+use leasehold::{Fence, Holder, Key, Locks, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::known::{Change, Known, Seen};
 use crate::escape::escape;
 use crate::exit::{self, Failure};
 use crate::locks_view::{self, Look, json_object, table, terminal_width};
@@ -49,8 +50,8 @@ pub(crate) async fn run(options: &Options, reporter: &Reporter) -> Result<u8, Fa
 struct Watch<'a> {
     locks: &'a Locks,
     options: &'a Options,
-    /// What is held as far as we know, by key.
-    known: BTreeMap<String, Seen>,
+    /// What is held as far as we know.
+    known: Known,
     recent: VecDeque<String>,
     /// How many grants may still be looked up.
     look_ups: u32,
@@ -58,7 +59,7 @@ struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     fn new(locks: &'a Locks, options: &'a Options) -> Self {
-        Self { locks, options, known: BTreeMap::new(), recent: VecDeque::new(), look_ups: 0 }
+        Self { locks, options, known: Known::default(), recent: VecDeque::new(), look_ups: 0 }
     }
 
     async fn run(mut self, reporter: &Reporter) -> Result<u8, Failure> {
@@ -107,37 +108,22 @@ impl<'a> Watch<'a> {
     }
 
     async fn granted(&mut self, key: Key, fence: Fence, holder: Option<Holder>) -> Result<(), Failure> {
-        if !key.as_str().starts_with(&self.options.prefix) {
+        if !key.as_str().starts_with(&self.options.prefix) || self.known.contains(&key, fence) {
             return Ok(());
         }
-        let before = self.known.get(key.as_str()).map(Seen::fence);
-        if before == Some(fence) {
-            return Ok(());
-        }
-        let found = match self.look_ups.checked_sub(1) {
+        let holders = match self.look_ups.checked_sub(1) {
             Some(left) => {
                 self.look_ups = left;
-                self.locks.get_by_key(&key).await.ok().flatten().filter(|info| info.fence == fence)
+                self.locks.holders(&key).await.ok()
             }
             None => None,
         };
-        let seen = match found {
-            Some(info) => Seen::Lock(Box::new(Locked::new(key.clone(), info))),
-            None => Seen::Grant { key: key.clone(), fence, holder },
-        };
-        let mut changes = Vec::new();
-        if before.is_some_and(|before| before > fence) {
-            // It was gone before we saw the one that came after it.
-            changes.extend([("held", seen.clone()), ("freed", seen)]);
-        } else {
-            changes.extend(self.known.insert(key.as_str().to_owned(), seen.clone()).map(|before| ("freed", before)));
-            changes.push(("held", seen));
-        }
+        let changes = self.known.granted(key, fence, holder, holders.as_deref());
         self.tell(&changes, Timestamp::now())
     }
 
     fn looked(&mut self, look: &Look) -> Result<(), Failure> {
-        let changes = changes(&mut self.known, &look.held);
+        let changes = self.known.looked(&look.held);
         self.tell(&changes, look.now)?;
         if let Some(columns) = terminal_width().filter(|_| !self.options.common.json) {
             let locks = if look.held.is_empty() { "no locks\n".to_owned() } else { table(look, Some(columns)) };
@@ -166,52 +152,6 @@ async fn next(grants: &mut Option<Subscription>) -> Option<Event> {
         Some(grants) => grants.next().await,
         None => std::future::pending().await,
     }
-}
-
-/// A lock that we saw, or of which we only heard.
-#[derive(Clone)]
-enum Seen {
-    Lock(Box<Locked>),
-    Grant { key: Key, fence: Fence, holder: Option<Holder> },
-}
-
-impl Seen {
-    fn key(&self) -> &Key {
-        match self {
-            Seen::Lock(locked) => &locked.key,
-            Seen::Grant { key, .. } => key,
-        }
-    }
-
-    fn fence(&self) -> Fence {
-        match self {
-            Seen::Lock(locked) => locked.info.fence,
-            Seen::Grant { fence, .. } => *fence,
-        }
-    }
-
-    fn holder(&self) -> Option<&Holder> {
-        match self {
-            Seen::Lock(locked) => locked.info.holder.as_ref(),
-            Seen::Grant { holder, .. } => holder.as_ref(),
-        }
-    }
-}
-
-/// A lock that was `freed` or is `held`.
-type Change = (&'static str, Seen);
-
-/// Each lock that was taken, given back, or taken anew since the last look.
-fn changes(known: &mut BTreeMap<String, Seen>, held: &[Locked]) -> Vec<Change> {
-    let seen = |locked: &Locked| (locked.key.as_str().to_owned(), Seen::Lock(Box::new(locked.clone())));
-    let now: BTreeMap<_, _> = held.iter().map(seen).collect();
-    let differ = |one: &BTreeMap<String, Seen>, other: &BTreeMap<String, Seen>, what| {
-        let changed = |(key, seen): &(&String, &Seen)| other.get(*key).is_none_or(|it| it.fence() != seen.fence());
-        one.iter().filter(changed).map(|(_, seen)| (what, seen.clone())).collect::<Vec<Change>>()
-    };
-    let changes = [differ(known, &now, "freed"), differ(&now, known, "held")].concat();
-    *known = now;
-    changes
 }
 
 fn object((what, seen): &Change, now: Timestamp) -> Value {

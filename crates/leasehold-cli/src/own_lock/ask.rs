@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
-use super::{Answer, LONGEST, Request, VARIABLE};
+use super::{Answer, LONGEST_ANSWER, Request, Shown, VARIABLE};
 use crate::exit::{self, Failure};
 use crate::options::Common;
 use crate::store;
@@ -37,7 +37,7 @@ async fn exchange(stream: UnixStream, line: &str) -> io::Result<Value> {
     let (read, mut write) = stream.into_split();
     write.write_all(line.as_bytes()).await?;
     let mut answer = String::new();
-    BufReader::new(read.take(LONGEST)).read_line(&mut answer).await?;
+    BufReader::new(read.take(LONGEST_ANSWER)).read_line(&mut answer).await?;
     Ok(serde_json::from_str(&answer)?)
 }
 
@@ -50,8 +50,9 @@ fn decode(answer: &Value) -> Result<Option<Answer>, Failure> {
     if let Some(done) = answer["done"].as_bool() {
         return Ok(Some(Answer::Done(done)));
     }
-    if answer["held"] == false {
-        return Ok(Some(Answer::NotHeld));
-    }
-    Ok(answer["text"].as_str().map(|text| Answer::Shown(text.to_owned(), answer["object"].clone())))
+    let is_held = answer["held"] != false;
+    let Some(text) = answer["text"].as_str() else {
+        return Ok((!is_held).then_some(Answer::NotHeld));
+    };
+    Ok(Some(Answer::Shown(Shown { text: text.to_owned(), object: answer["object"].clone(), is_held })))
 }

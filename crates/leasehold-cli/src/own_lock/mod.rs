@@ -1,4 +1,4 @@
-//! What the command of `run` may do with the lock it runs under: the running `leasehold` does it,
+//! What the command of `run` may do with the locks it runs under: the running `leasehold` does it,
 //! asked through a socket that only its user can reach. So it knows of it, and the command needs no
 //! credentials.
 
@@ -11,11 +11,17 @@ use serde_json::{Value, json};
 pub(crate) use ask::ask;
 pub(crate) use serve::OwnLock;
 
+use crate::key_view::KeyView;
+
 /// The variable that names the socket.
 pub(crate) const VARIABLE: &str = "LEASEHOLD_SOCKET";
 
-/// No request and no answer is longer: metadata has 4 KiB at most, which is escaped and sent twice.
-const LONGEST: u64 = 128 * 1024;
+/// No request is longer.
+const LONGEST_REQUEST: u64 = 128 * 1024;
+
+/// No answer is longer: a thousand who stand in line have metadata of 4 KiB each at most, which is
+/// escaped and sent twice.
+const LONGEST_ANSWER: u64 = 64 * 1024 * 1024;
 
 /// What can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +36,24 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     /// Whether the lock was there to be extended or released.
     Done(bool),
-    /// Who holds the lock, for people and for programs.
-    Shown(String, Value),
-    /// Nobody holds it.
+    /// Who holds the lock, and who waits for it.
+    Shown(Shown),
+    /// Nobody holds it, and nobody waits for it.
     NotHeld,
+}
+
+/// All about a key, for people and for programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) text: String,
+    pub(crate) object: Value,
+    pub(crate) is_held: bool,
+}
+
+impl Shown {
+    pub(crate) fn of(view: &KeyView) -> Self {
+        Self { text: view.text(), object: view.object(), is_held: view.is_held() }
+    }
 }
 
 impl Request {

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Key, LockId, Locked, Locks, Ttl};
+use leasehold::{Key, LockId, Locks, Ttl};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
-use super::{Answer, LONGEST, Request};
+use super::{Answer, LONGEST_REQUEST, Request, Shown};
 use crate::exit::Failure;
-use crate::locks_view::{details, json_object};
+use crate::granted::Granted;
+use crate::key_view::KeyView;
 
 /// The longest that somebody may take to say what it wants.
 const ASKING: Duration = Duration::from_secs(5);
@@ -20,20 +21,20 @@ const ASKING: Duration = Duration::from_secs(5);
 /// How often to look for a name for the directory.
 const TRIES: usize = 5;
 
-/// The lock of a `run`, for the command that runs under it. Ends when it is dropped.
+/// The locks of a `run`, for the command that runs under them. Ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnLock {
     directory: PathBuf,
     task: JoinHandle<()>,
 }
 
-/// What may be asked of us: this lock in this store, and nothing else.
+/// What may be asked of us: these locks in this store, and nothing else.
 #[derive(Debug)]
 struct Served {
     locks: Locks,
     store: String,
-    key: Key,
-    lock_id: LockId,
+    keys: Vec<Key>,
+    lock_ids: Vec<LockId>,
     /// That of the `run`.
     ttl: Ttl,
 }
@@ -44,12 +45,14 @@ impl OwnLock {
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn serve(locks: &Locks, store: String, key: &Key, lock_id: &LockId, ttl: Ttl) -> io::Result<Self> {
+    pub(crate) fn serve(locks: &Locks, store: String, granted: &Granted, ttl: Ttl) -> io::Result<Self> {
         let directory = make_directory()?;
         let listener = UnixListener::bind(socket_in(&directory)).inspect_err(|_| {
             let _ = std::fs::remove_dir(&directory);
         })?;
-        let served = Arc::new(Served { locks: locks.clone(), store, key: key.clone(), lock_id: *lock_id, ttl });
+        let keys = granted.iter().map(|guard| guard.key().clone()).collect();
+        let lock_ids = granted.lock_ids().copied().collect();
+        let served = Arc::new(Served { locks: locks.clone(), store, keys, lock_ids, ttl });
         let task = tokio::spawn(async move {
             loop {
                 match listener.accept().await {
@@ -111,7 +114,7 @@ impl Served {
         }
         let (read, mut write) = stream.into_split();
         let mut line = String::new();
-        tokio::time::timeout(ASKING, BufReader::new(read.take(LONGEST)).read_line(&mut line)).await??;
+        tokio::time::timeout(ASKING, BufReader::new(read.take(LONGEST_REQUEST)).read_line(&mut line)).await??;
         let line: Value = serde_json::from_str(&line)?;
         let answer = match Request::decode(&line) {
             Some((store, request)) if self.is_ours(store, &request) => encode(self.carry_out(request).await),
@@ -123,8 +126,8 @@ impl Served {
 
     fn is_ours(&self, store: &str, request: &Request) -> bool {
         let is_ours = match request {
-            Request::Extend { lock_id, .. } | Request::Release { lock_id } => *lock_id == self.lock_id,
-            Request::Show { key } => *key == self.key,
+            Request::Extend { lock_id, .. } | Request::Release { lock_id } => self.lock_ids.contains(lock_id),
+            Request::Show { key } => self.keys.contains(key),
         };
         is_ours && store == self.store
     }
@@ -137,14 +140,11 @@ impl Served {
                 Answer::Done(self.locks.extend(&lock_id, ttl.max(self.ttl)).await?)
             }
             Request::Release { lock_id } => Answer::Done(self.locks.release(&lock_id).await?),
-            Request::Show { key } => match self.locks.get_by_key(&key).await? {
-                Some(info) => {
-                    let locked = Locked::new(key, info);
-                    let now = self.locks.now().await?;
-                    Answer::Shown(details(&locked, now), json_object(&locked, now))
-                }
-                None => Answer::NotHeld,
-            },
+            Request::Show { key } => {
+                let found = self.locks.inspect(&key).await?;
+                let found = KeyView::new(key, found, self.locks.now().await?);
+                found.map_or(Answer::NotHeld, |found| Answer::Shown(Shown::of(&found)))
+            }
         })
     }
 }
@@ -152,7 +152,9 @@ impl Served {
 fn encode(answer: Result<Answer, Failure>) -> Value {
     match answer {
         Ok(Answer::Done(done)) => json!({ "done": done }),
-        Ok(Answer::Shown(text, object)) => json!({ "text": text, "object": object }),
+        Ok(Answer::Shown(Shown { text, object, is_held })) => {
+            json!({ "text": text, "object": object, "held": is_held })
+        }
         Ok(Answer::NotHeld) => json!({ "held": false }),
         Err(failure) => json!({ "exit_code": failure.code, "message": failure.message, "hint": failure.hint }),
     }

@@ -36,12 +36,12 @@ fn the_doctor_finds_a_function_that_was_changed_and_migrate_mends_it(store: Stor
     let (place, store) = (Place::new(store), server.url());
     assert_eq!(place.run(["migrate", "--store", &store]).code, 0);
     assert_eq!(place.run(["doctor", "--store", &store]).code, 0);
-    let definition = server.sql("SELECT pg_get_functiondef('syncguard_locks_acquire_v1'::regproc)");
+    let definition = server.sql("SELECT pg_get_functiondef('syncguard_locks_acquire_v2'::regproc)");
     server.sql(&definition.replace("now_us / 1000 - 1000", "now_us / 1000 - 0"));
     let done = place.run(["doctor", "--store", &store]);
     let said = format!("{}{}", done.stdout, done.stderr);
     assert_ne!(done.code, 0, "{said}");
-    assert!(said.contains("syncguard_locks_acquire_v1") && said.contains("leasehold migrate"), "{said}");
+    assert!(said.contains("syncguard_locks_acquire_v2") && said.contains("leasehold migrate"), "{said}");
     let refused = place.run(["run", "--store", &store, "k", "--", "true"]);
     assert_eq!(refused.code, 78, "{refused:?}");
     assert_eq!(place.run(["migrate", "--store", &store]).code, 0);

@@ -96,6 +96,14 @@ impl Place {
         self.first_line(name).parse().unwrap()
     }
 
+    /// The names of those who stand in line for `key`, in order.
+    pub(crate) fn line(&self, key: &str) -> Vec<String> {
+        let shown = self.run(["show", "--json", key]).stdout;
+        let shown: Value = if shown.is_empty() { Value::Null } else { serde_json::from_str(&shown).unwrap() };
+        let waiters = shown["waiters"].as_array().cloned().unwrap_or_default();
+        waiters.iter().map(|waiter| waiter["holder"].as_str().unwrap_or("-").to_owned()).collect()
+    }
+
     /// Whether somebody holds `key`.
     pub(crate) fn is_held(&self, key: &str) -> bool {
         self.run(["show", key]).code == 0

@@ -48,6 +48,11 @@ fn a_command_needs_no_dashes_unless_it_starts_with_one(store: Store) {
         (&["run", "k", "echo", "--ttl", "-n", "a"][..], "--ttl -n a\n"),
         (&["run", "k", "--ttl", "5s", "echo", "a", "--", "b"], "a -- b\n"),
         (&["run", "--ttl", "5s", "k", "--", "echo", "--", "b"], "-- b\n"),
+        // Several keys have to be asked for.
+        (&["run", "k", "echo", "--", "b"], "-- b\n"),
+        (&["run", "--all", "k", "l", "--", "echo", "--", "b"], "-- b\n"),
+        (&["run", "--all", "k", "--", "echo", "--", "b"], "-- b\n"),
+        (&["run", "--all", "--shared", "k", "--", "echo", "b"], "b\n"),
     ] {
         let done = place.run(arguments);
         assert_eq!((done.code, done.stdout.as_str()), (0, said), "{arguments:?}: {done:?}");
@@ -68,6 +73,14 @@ fn an_incomplete_command_line_says_what_to_type(store: Store) {
         (&["run", "k", "--store", "", "true"], "give a URL or a name, or leave it out for the default store"),
         (&["run", "-x", "--", "true"], "if it is the key: leasehold run -- -x -- true"),
         (&["run", "--wiat", "5s", "k", "--", "true"], "a similar argument exists: '--wait'"),
+        (&["run", "--all", "a", "b"], "leasehold run --all a b -- CMD"),
+        (&["run", "--all", "a", "b", "--"], "leasehold run --all a b -- CMD"),
+        (&["run", "--all", "--", "git", "checkout", "--", "f"], "leasehold run --all KEY -- git checkout -- f"),
+        (&["run", "--all", "a", "b", "--ttl", "5s", "--", "true"], "options stand before the keys"),
+        (&["run", "--all", "a", "b", "a", "--", "true"], "name each key once"),
+        (&["run", "--all", "e\u{301}", "é", "--", "true"], "name each key once"),
+        (&["run", "--shared", "--permits", "2", "k", "true"], "see leasehold run --help"),
+        (&["run", "--permits", "70000", "k", "true"], "65535 are the most"),
         (&["ls", "--jsno"], "a similar argument exists: '--json'"),
     ] {
         let done = place.run(arguments);
@@ -80,6 +93,8 @@ fn keys_may_start_with_a_dash(store: Store) {
     let place = Place::new(store);
     let done = place.run(["run", "--", "-k", "--", "sh", "-c", "echo $LEASEHOLD_KEY"]);
     assert_eq!((done.code, done.stdout.as_str()), (0, "-k\n"), "{done:?}");
+    let done = place.run(["run", "--all", "--", "-k", "l", "--", "sh", "-c", "echo $LEASEHOLD_KEYS"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, "-k l\n"), "{done:?}");
     assert_eq!(place.run(["acquire", "--", "-k"]).code, 0);
     assert_eq!(place.run(["show", "--", "-k"]).code, 0);
     assert_eq!(place.run(["force-release", "--yes", "--", "-k"]).code, 0);
