@@ -1,0 +1,145 @@
+//! Processes that wait for one lock, in line and not: how long the unluckiest waits, and what a
+//! hand-over takes with one and with many who wait, on each store.
+//! `cargo bench -p leasehold-bench --bench lines`
+
+#![allow(clippy::unwrap_used, clippy::cast_precision_loss, missing_docs)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold::Locks;
+
+/// Set to the URL of a store, it makes this program one of those who wait.
+const URL: &str = "LEASEHOLD_BENCH_LINE";
+/// How many times it holds the lock, for how many milliseconds, how many it rests before it asks
+/// again, and whether in line.
+const JOB: &str = "LEASEHOLD_BENCH_JOB";
+
+const MANY: usize = 100;
+
+#[derive(Clone, Copy)]
+struct Job {
+    holds: usize,
+    millis: u64,
+    rest: u64,
+    fair: bool,
+}
+
+/// One time that a process wanted, got and gave back the lock, in nanoseconds since 1970.
+#[derive(Clone, Copy)]
+struct Turn {
+    sent: u64,
+    granted: u64,
+    released: u64,
+}
+
+fn main() {
+    if let Ok(url) = std::env::var(URL) {
+        return take_turns(&url, &std::env::var(JOB).unwrap());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    report("SQLite", &format!("sqlite:{}", directory.path().join("locks.db").display()));
+    let redis = test_servers::Redis::start();
+    report("Redis", &redis.url());
+    // Whoever waits has a connection to listen and one to ask.
+    let postgres = test_servers::Postgres::with(&[("max_connections", "400")]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { Locks::migrate(&postgres.url()).await }).unwrap();
+    report("PostgreSQL", &postgres.url());
+}
+
+fn report(name: &str, url: &str) {
+    println!("{name}: 8 processes that hold the lock 15 times for 0.1 s");
+    for fair in [false, true] {
+        let turns = run(url, 8, Job { holds: 15, millis: 100, rest: 0, fair });
+        let waits = sorted(turns.iter().map(|turn| turn.granted - turn.sent));
+        let cycle = (turns.last().unwrap().released - turns[0].granted) as f64 / turns.len() as f64;
+        let longest = *waits.last().unwrap() as f64;
+        println!(
+            "  {:<11} longest wait {:>5.2} s, {:.2} times the ideal of seven turns ({:.2} s)",
+            if fair { "in line" } else { "not in line" },
+            longest / 1e9,
+            longest / (7.0 * cycle),
+            7.0 * cycle / 1e9
+        );
+    }
+    println!("{name}: hand-over from release to grant, holds of 5 ms");
+    let mut medians = Vec::new();
+    // Whoever gave it back asks again while the next one has it, so that nobody is in the way of the hand-over.
+    for (processes, fair) in [(2, false), (2, true), (MANY, true), (MANY, false)] {
+        let turns = run(url, processes, Job { holds: if processes == 2 { 200 } else { 4 }, millis: 5, rest: 3, fair });
+        // While somebody waited.
+        let waited = turns.windows(2).filter(|pair| pair[1].sent < pair[0].released);
+        let times = sorted(waited.map(|pair| pair[1].granted.saturating_sub(pair[0].released)));
+        let at = |percent: usize| times[times.len() * percent / 100] as f64 / 1e6;
+        medians.push(at(50));
+        let waiting = format!("{} waiting, {}", processes - 1, if fair { "in line" } else { "not in line" });
+        println!("  {waiting:<24} p50 {:>6.2} ms  p95 {:>6.2} ms  ({} hand-overs)", at(50), at(95), times.len());
+    }
+    println!("  {} in line take {:.2} times what one takes without a line", MANY - 1, medians[2] / medians[0]);
+}
+
+fn sorted(values: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable();
+    values
+}
+
+/// All turns of so many processes, in the order of their grants.
+fn run(url: &str, processes: usize, job: Job) -> Vec<Turn> {
+    let mut children: Vec<Child> = (0..processes)
+        .map(|_| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.env(URL, url).env(JOB, format!("{} {} {} {}", job.holds, job.millis, job.rest, job.fair));
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let mut heard: Vec<_> =
+        children.iter_mut().map(|child| BufReader::new(child.stdout.take().unwrap()).lines()).collect();
+    for heard in &mut heard {
+        assert_eq!(heard.next().unwrap().unwrap(), "ready");
+    }
+    for child in &mut children {
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    }
+    let mut turns = Vec::new();
+    for line in heard.into_iter().flatten() {
+        let line = line.unwrap();
+        let mut times = line.split(' ').map(|time| time.parse().unwrap());
+        let mut next = || times.next().unwrap();
+        turns.push(Turn { sent: next(), granted: next(), released: next() });
+    }
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    turns.sort_unstable_by_key(|turn| turn.granted);
+    turns
+}
+
+fn now() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}
+
+fn take_turns(url: &str, job: &str) {
+    let [holds, millis, rest, fair] = job.split(' ').collect::<Vec<_>>()[..] else { panic!("no job") };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let locks = Locks::connect(url).await.unwrap();
+        println!("ready");
+        std::io::stdin().lines().next().unwrap().unwrap();
+        for _ in 0..holds.parse::<usize>().unwrap() {
+            let request = locks.lock("line").wait_forever();
+            let request = if fair == "true" { request } else { request.unfair() };
+            let sent = now();
+            let guard = request.acquire().await.unwrap();
+            let granted = now();
+            tokio::time::sleep(Duration::from_millis(millis.parse().unwrap())).await;
+            let released = now();
+            guard.release().await.unwrap();
+            println!("{sent} {granted} {released}");
+            tokio::time::sleep(Duration::from_millis(rest.parse().unwrap())).await;
+        }
+        locks.shutdown().await.unwrap();
+    });
+}
