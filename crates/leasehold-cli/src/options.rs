@@ -48,6 +48,11 @@ pub(crate) struct LockOptions {
     /// Without it, whoever waits stands in line, and gets the lock in turn.
     #[arg(long)]
     pub(crate) unfair: bool,
+    /// Stand in line also on Firestore, where a line is slow and costs reads and writes
+    ///
+    /// There only those with --shared or --permits stand in line without it.
+    #[arg(long, conflicts_with = "unfair")]
+    pub(crate) fair: bool,
     /// How long the lock lasts without renewal: how long others wait after a crash
     #[arg(long, value_name = "DUR", default_value = "30s", value_parser = ttl)]
     pub(crate) ttl: Ttl,
@@ -74,7 +79,7 @@ pub(crate) struct LockOptions {
     /// Take the lock if it has been held for longer than this: its holder is stuck
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) steal_after: Option<Duration>,
-    /// The exit code when somebody else holds the lock
+    /// The exit code when somebody else holds the lock, or is before us in line
     #[arg(short = 'E', long, value_name = "N", default_value_t = crate::exit::HELD)]
     pub(crate) conflict_exit_code: u8,
 }

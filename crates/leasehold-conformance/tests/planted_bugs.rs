@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use leasehold::Error;
 use leasehold::backend::Backend;
 use leasehold::memory::Memory;
 use leasehold::testing::ManualClock;
+use leasehold::{Error, ErrorCode, Locks};
 use leasehold_conformance::history::HistoryOptions;
 use leasehold_conformance::model::ModelConfig;
 use leasehold_conformance::{Case, ManualHarness, Outcome, Suite, cases, runner};
-use planted::{BROKEN_HANDLES, BrokenHandles, Bug, CannotPush, HandleBug, Make, Plain, Planted, Slow};
+use planted::{BROKEN_HANDLES, BrokenHandles, Bug, CannotPush, HandleBug, Make, NoLines, Plain, Planted, Slow};
 
 /// A suite over the memory store with the bug that `make` makes, one for both handles.
 fn suite(name: &str, make: fn() -> Arc<dyn Bug>) -> Suite {
@@ -81,6 +81,38 @@ fn a_slow_store_passes_everything() {
 #[test]
 fn a_store_that_cannot_push_passes_everything() {
     passes_everything(&suite("cannot_push", || Arc::new(CannotPush)).without_wake_ups());
+}
+
+#[test]
+fn a_store_without_lines_passes_everything() {
+    let suite = suite("no_lines", || Arc::new(NoLines)).without_lines();
+    for case in ["kinds_refused_where_not_supported", "several_locks_refused_where_not_supported"] {
+        let case = cases().iter().find(|found| found.name() == case).expect("a case");
+        assert_eq!(runner::run_case(&suite, case), Ok(Outcome::Passed));
+    }
+    passes_everything(&suite);
+}
+
+#[tokio::test]
+async fn over_a_store_without_lines_one_waits_all_the_same_and_the_rest_is_refused() {
+    let memory: Arc<dyn Backend> = Arc::new(Memory::new());
+    let locks = Locks::new(Planted::new(memory, Arc::new(NoLines)));
+    let held = locks.lock("k").acquire().await.expect("it is free");
+    assert!(locks.lock("k").try_acquire().await.expect("it is held").is_none());
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock("k").wait_forever().acquire().await }
+    });
+    held.release().await.expect("it was held");
+    waiting.await.expect("no panic").expect("it is free again").release().await.expect("it was held");
+    let refused = [
+        locks.shared("k").acquire().await.err(),
+        locks.permit("k", 2).try_acquire().await.err(),
+        locks.lock_all(["k", "l"]).acquire().await.err(),
+    ];
+    for error in refused {
+        assert_eq!(error.map(|error| error.code()), Some(ErrorCode::InvalidArgument));
+    }
 }
 
 #[test]
@@ -180,6 +212,7 @@ fn the_history_alone_catches_what_clients_can_see() {
         "a_slot_is_given_twice",
         "there_is_one_permit_too_many",
         "the_first_reader_that_ends_lets_writers_in",
+        "the_first_reader_whose_time_is_over_ends_all",
         "the_last_in_line_is_let_in",
     ];
     let bugs = planted::BUGS.iter().chain(planted::KIND_BUGS);

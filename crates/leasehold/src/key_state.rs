@@ -27,6 +27,19 @@ pub(crate) struct Place {
     pub(crate) called: bool,
 }
 
+impl Place {
+    /// Whether it was called since it asked last, and has to come soon. If the clock was set back
+    /// meanwhile, nobody knows what became of it, and it is called again.
+    pub(crate) fn is_called(&self, now: Timestamp) -> bool {
+        self.called && self.waiter.until <= called_until(now)
+    }
+}
+
+/// When the place of somebody ends who is called now.
+fn called_until(now: Timestamp) -> Timestamp {
+    now.whole_millis() + Line::CALL_LEASE
+}
+
 /// What came of an acquire.
 #[derive(Debug)]
 pub(crate) struct Acquired {
@@ -97,13 +110,18 @@ impl KeyState {
         let first = self.line.iter().find(|place| place.waiter.is_live(now));
         let ahead = first.filter(|first| {
             let is_ours = first.waiter.lock_id == request.lock_id;
-            !is_ours && (request.line != Line::Ignore || (others.is_empty() && first.called))
+            !is_ours && (request.line != Line::Ignore || (others.is_empty() && first.is_called(now)))
         });
         if room && ahead.is_none() {
             return None;
         }
-        // Live for a lock is a while longer than live for a place.
-        let place_ends = |place: &Place| place.waiter.until.minus(TIME_TOLERANCE);
+        // Whoever is refused calls the first in line if it can come. And live for a lock is a while
+        // longer than live for a place.
+        let place_ends = |place: &Place| {
+            let until = place.waiter.until;
+            let until = if self.can_come(place, now) { until.min(called_until(now)) } else { until };
+            until.minus(TIME_TOLERANCE)
+        };
         let Some(oldest) = others.first() else {
             let first = ahead?;
             let Waiter { holder, since, mode, .. } = &first.waiter;
@@ -211,19 +229,23 @@ impl KeyState {
     /// is. To be done after everything that may have made room.
     pub(crate) fn call_next(&mut self, now: Timestamp) -> Option<LockId> {
         self.forget_places(|waiter| !waiter.is_live(now));
-        let Waiter { key, lock_id, mode, .. } = &self.line.front()?.waiter;
-        let request = AcquireRequest::new(key.clone(), *lock_id, Ttl::default()).with_mode(*mode);
-        let room = self.room(&request, now);
-        let first = self.line.front_mut().filter(|first| room && !first.called)?;
+        let can_come = self.can_come(self.line.front()?, now);
+        let first = self.line.front_mut().filter(|first| can_come && !first.is_called(now))?;
         first.called = true;
-        first.waiter.until = first.waiter.until.min(now.whole_millis() + Line::CALL_LEASE);
+        first.waiter.until = first.waiter.until.min(called_until(now));
         Some(first.waiter.lock_id)
+    }
+
+    /// Whether there is room for somebody in line.
+    fn can_come(&self, place: &Place, now: Timestamp) -> bool {
+        let Waiter { key, lock_id, mode, .. } = &place.waiter;
+        self.room(&AcquireRequest::new(key.clone(), *lock_id, Ttl::default()).with_mode(*mode), now)
     }
 
     /// Who was called and has not come yet, while nobody holds the key.
     #[cfg(feature = "sqlite")]
     pub(crate) fn kept_for(&self, now: Timestamp) -> Option<LockId> {
-        let first = self.line.front().filter(|first| first.called && first.waiter.is_live(now))?;
+        let first = self.line.front().filter(|first| first.is_called(now) && first.waiter.is_live(now))?;
         self.live(now).next().is_none().then_some(first.waiter.lock_id)
     }
 

@@ -47,7 +47,11 @@ impl Refused {
             (keys, _) => text::quoted(keys),
         };
         let mut message = format!("{name} is {}", text::obstacle(contention, contention.held_for()));
-        if contention.holders > 0 {
+        let mode = wanted.options.mode();
+        let has_room = contention.mode.goes_with(mode) && contention.holders < mode.limit();
+        if contention.holders > 0 && has_room {
+            message.push_str(", which leaves room, but somebody is before us in line");
+        } else if contention.holders > 0 {
             let free_in = text::duration(contention.free_in());
             message.push_str(&format!(", for at most {free_in} more unless extended"));
         }

@@ -37,7 +37,12 @@ impl Request {
             if let Some(time) = wanted.max_hold {
                 request = request.max_hold(time);
             }
-            return Request::One(Box::new(if unfair { request.unfair() } else { request }), key.clone());
+            let request = match wanted.options.fair {
+                _ if unfair => request.unfair(),
+                true => request.fair(),
+                false => request,
+            };
+            return Request::One(Box::new(request), key.clone());
         }
         let mut request = locks
             .lock_all(wanted.keys)

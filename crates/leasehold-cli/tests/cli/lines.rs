@@ -113,6 +113,8 @@ fn whoever_does_not_wait_passes_nobody_unless_told_to(store: Store) {
     let done = place.run(["run", "-n", "--permits", "2", "k", "--", "touch", "ran"]);
     assert_eq!(done.code, 75, "there is a permit, but somebody waits: {done:?}");
     assert!(done.stderr.contains("'k' is held by "), "{done:?}");
+    assert!(done.stderr.contains(", which leaves room, but somebody is before us in line"), "{done:?}");
+    assert!(!done.stderr.contains("for at most"), "the holder is not what it waits for: {done:?}");
     let unfair = place.run(["run", "-n", "--unfair", "--permits", "2", "k", "--", "touch", "ran"]);
     assert_eq!(unfair.code, 0, "{unfair:?}");
     assert!(place.path("ran").exists());

@@ -86,7 +86,7 @@ impl KeyModel {
                     _ => Err(format!("a repeated acquire got {answer:?}, not {:?} again", held.grant())),
                 };
             }
-            let refusal = world.refusal(request);
+            let refusal = world.refusal(request, at.span());
             let victims = if refusal.is_some() { world.victims(request, part) } else { Vec::new() };
             match (answer, refusal) {
                 (Acquire::Held(contention), Some(refusal)) if victims.is_empty() => {
@@ -146,7 +146,7 @@ impl KeyModel {
                     _ => Err(format!("{grant:?} is not the grant of this id")),
                 };
             }
-            if world.refusal(request).is_some() {
+            if world.refusal(request, at.span()).is_some() {
                 return Err("the lock was given away with others although somebody is in the way".to_owned());
             }
             fences.check(grant, at)?;
@@ -164,7 +164,7 @@ impl KeyModel {
     ///
     /// What is wrong with it.
     pub fn none_of_all(&mut self, request: &AcquireRequest, at: Interval, in_the_way: Option<&Contention>) -> Verdict {
-        self.judge(at, &[], |mut world, _| match (world.refusal(request), in_the_way) {
+        self.judge(at, &[], |mut world, _| match (world.refusal(request, at.span()), in_the_way) {
             (None, None) => Ok(vec![world]),
             (Some(refusal), Some(contention)) => {
                 check_time(contention, at)?;
@@ -172,7 +172,7 @@ impl KeyModel {
                 if contention.place.is_some() {
                     return Err("there is a place in line that nobody asked for".to_owned());
                 }
-                Ok(vec![world])
+                Ok(vec![world.call(at.span())])
             }
             (None, Some(_)) => Err("the locks were refused because of one that is free".to_owned()),
             (Some(_), None) => Err("another lock was in the way before".to_owned()),

@@ -93,8 +93,8 @@ impl World {
         others.len().saturating_sub(may_stay)
     }
 
-    /// Why a request is not let in, if it is not.
-    pub(super) fn refusal(&self, request: &AcquireRequest) -> Option<Refusal> {
+    /// Why a request is not let in at a moment of `at`, if it is not.
+    pub(super) fn refusal(&self, request: &AcquireRequest, at: Span) -> Option<Refusal> {
         let others = self.others(&request.lock_id);
         let too_many = self.too_many(&request.lock_id, request.mode);
         let first = self.line.first().filter(|first| first.id != request.lock_id);
@@ -106,7 +106,9 @@ impl World {
         ends.sort_unstable();
         // The last of those that have to go, counted from the one that goes first.
         let last = too_many.checked_sub(1).map(|last| Span::only(ends[last]));
-        let place_ends = before_it.map(|first| first.until.minus(TOLERANCE_MILLIS));
+        // The refusal calls the first in line if it could be let in.
+        let called = self.clone().call(at);
+        let place_ends = before_it.and(called.line.first()).map(|first| first.until.minus(TOLERANCE_MILLIS));
         let expires = last.or(place_ends)?;
         let waits_for_place = last.is_none();
         Some(match (others.first(), before_it) {

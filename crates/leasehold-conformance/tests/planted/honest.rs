@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use leasehold::backend::{
-    Acquire, AcquireRequest, Capabilities, Extend, LookupBy, Record, Release, Subscription, Topic,
+    Acquire, AcquireAll, AcquireRequest, Capabilities, Extend, LookupBy, Record, Release, Subscription, Topic,
 };
-use leasehold::{Error, Key, LockId, Ttl};
+use leasehold::{Error, ErrorCode, Key, LockId, Ttl};
 use tokio::task::yield_now;
 
 use super::{Bug, Store};
@@ -69,5 +69,28 @@ impl Bug for CannotPush {
 
     fn capabilities(&self, store: &Store) -> Capabilities {
         store.capabilities().with_wake_ups(false)
+    }
+}
+
+/// Has neither lines nor modes nor several locks at once, and says so.
+#[derive(Debug)]
+pub(crate) struct NoLines;
+
+fn cannot() -> Error {
+    Error::new(ErrorCode::InvalidArgument, "this store has exclusive locks only")
+}
+
+#[async_trait]
+impl Bug for NoLines {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        if request.is_plain() { store.acquire(request).await } else { Err(cannot()) }
+    }
+
+    async fn acquire_all(&self, _: &Store, _: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+        Err(cannot())
+    }
+
+    fn capabilities(&self, store: &Store) -> Capabilities {
+        store.capabilities().with_lines(false)
     }
 }

@@ -1,12 +1,12 @@
 //! Bugs of readers, permits and several locks at once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use leasehold::backend::{Acquire, AcquireAll, AcquireRequest, Line, LookupBy, Mode, Record, Release};
-use leasehold::{Error, Fence, Key, LockId};
+use leasehold::{Error, Fence, Key, LockId, TIME_TOLERANCE, Timestamp};
 
 use super::line;
 use super::{Bug, Make, Store};
@@ -16,12 +16,14 @@ pub(crate) const KIND_BUGS: &[(&str, Make)] = &[
     ("a_slot_is_given_twice", || Arc::new(ASlotIsGivenTwice)),
     ("there_is_one_permit_too_many", || Arc::new(ThereIsOnePermitTooMany)),
     ("the_first_reader_that_ends_lets_writers_in", || Arc::new(TheFirstReaderThatEndsLetsWritersIn::default())),
+    ("the_first_reader_whose_time_is_over_ends_all", || Arc::new(TheFirstReaderWhoseTimeIsOverEndsAll::default())),
     ("several_locks_are_taken_one_by_one", || Arc::new(SeveralLocksAreTakenOneByOne)),
     ("several_locks_have_several_fences", || Arc::new(SeveralLocksHaveSeveralFences)),
     ("force_release_spares_nobody", || Arc::new(ForceReleaseSparesNobody)),
     ("everybody_is_called", || Arc::new(line::EverybodyIsCalled::default())),
     ("the_last_in_line_is_let_in", || Arc::new(line::TheLastInLineIsLetIn)),
     ("a_place_never_ends", || Arc::new(line::APlaceNeverEnds)),
+    ("leases_add_up", || Arc::new(line::LeasesAddUp)),
     ("a_called_head_is_never_passed_over", || Arc::new(line::ACalledHeadIsNeverPassedOver::default())),
     ("asking_again_goes_to_the_end_of_the_line", || Arc::new(line::AskingAgainGoesToTheEndOfTheLine)),
     ("a_place_cannot_be_given_up", || Arc::new(line::APlaceCannotBeGivenUp)),
@@ -97,6 +99,33 @@ impl Bug for TheFirstReaderThatEndsLetsWritersIn {
             self.0.lock().expect("nobody panicked").insert(record.key);
         }
         store.release(id).await
+    }
+}
+
+/// Knows when the first of the readers of a key ends, and has what stands for all of them end then.
+#[derive(Debug, Default)]
+struct TheFirstReaderWhoseTimeIsOverEndsAll(Mutex<HashMap<Key, Timestamp>>);
+
+#[async_trait]
+impl Bug for TheFirstReaderWhoseTimeIsOverEndsAll {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let mut answer = store.acquire(request).await?;
+        match &answer {
+            Acquire::Granted(grant) if request.mode == Mode::Shared => {
+                let mut first = self.0.lock().expect("nobody panicked");
+                let ends = first.entry(request.key.clone()).or_insert(grant.expires_at);
+                *ends = (*ends).min(grant.expires_at);
+            }
+            Acquire::Held(held) if held.mode == Mode::Shared && request.mode != Mode::Shared => {
+                let first = self.0.lock().expect("nobody panicked").remove(&request.key);
+                if first.is_some_and(|ends| ends + TIME_TOLERANCE <= held.now) {
+                    store.force_release(&request.key, None).await?;
+                    answer = store.acquire(request).await?;
+                }
+            }
+            _ => {}
+        }
+        Ok(answer)
     }
 }
 

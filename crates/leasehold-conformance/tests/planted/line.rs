@@ -89,6 +89,23 @@ impl Bug for APlaceNeverEnds {
     }
 }
 
+/// The lease of a place begins when those before it end: leases add up.
+#[derive(Debug)]
+pub(super) struct LeasesAddUp;
+
+#[async_trait]
+impl Bug for LeasesAddUp {
+    async fn acquire(&self, store: &Store, request: &AcquireRequest) -> Result<Acquire, Error> {
+        let Line::Join { lease } = request.line else { return store.acquire(request).await };
+        let line = store.inspect(&request.key).await?.waiters;
+        let before = line.iter().take_while(|waiter| waiter.lock_id != request.lock_id).count();
+        let times = u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1);
+        let added = lease.as_duration().checked_mul(times).and_then(|lease| Ttl::try_from(lease).ok());
+        let line = Line::Join { lease: added.unwrap_or(Ttl::MAX) };
+        store.acquire(&request.clone().with_line(line)).await
+    }
+}
+
 /// Knows who stands in line, in order, and until when if nobody is called.
 #[derive(Debug, Default)]
 pub(super) struct ACalledHeadIsNeverPassedOver(Mutex<Vec<(LockId, Key, Timestamp)>>);

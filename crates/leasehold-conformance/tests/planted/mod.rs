@@ -17,7 +17,7 @@ use leasehold::{Error, Fence, Key, ListRequest, LockId, Ttl};
 
 pub(crate) use bugs::{BUGS, Make};
 pub(crate) use handles::{BROKEN_HANDLES, BrokenHandles, HandleBug};
-pub(crate) use honest::{CannotPush, Plain, Slow};
+pub(crate) use honest::{CannotPush, NoLines, Plain, Slow};
 pub(crate) use kinds::KIND_BUGS;
 
 type Store = Arc<dyn Backend>;

@@ -79,7 +79,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The requests are for different keys, have different lock ids, and neither join a line nor
     /// steal; there are at most [`MOST_KEYS`]. If all the ids hold their locks: the same grants
     /// again. If only some do, those locks are in nobody's way, and end if the rest is granted. If
-    /// it is refused, nothing is changed.
+    /// it is refused, nothing is changed, except that the first in line for the key that is in the
+    /// way is called if it could be let in now.
     async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
         let _ = requests;
         Err(Error::invalid("this store cannot take several locks at once").during(Operation::Acquire))

@@ -28,8 +28,12 @@ impl Firestore {
     async fn try_acquire_all(&self, session: Session<'_>, wanted: &[Wanted<'_>]) -> Result<AcquireAll, Failure> {
         let locks: Vec<&str> = wanted.iter().map(|wanted| wanted.lock.as_str()).collect();
         let (seen, begun) = self.look(session, &locks, true).await?;
-        let keys = keys(wanted, &seen).map_err(Failure::Refused)?;
+        let mut keys = keys(wanted, &seen).map_err(Failure::Refused)?;
         if let Some(answer) = answer(wanted, &keys) {
+            let refused_by = if let AcquireAll::Held { which, .. } = &answer { keys.get_mut(*which) } else { None };
+            if let Some(write) = refused_by.and_then(KeyDocument::call_next) {
+                session.write(vec![write]).await?;
+            }
             return Ok(answer);
         }
         let mut transaction = begun.transaction().await?;

@@ -120,6 +120,13 @@ impl KeyDocument {
         foreign.or_else(|| self.known.state.obstacle(request, early))
     }
 
+    /// Calls the first in line if it can come, for somebody who was refused. Tells what has to be
+    /// written for that.
+    pub(super) fn call_next(&mut self) -> Option<api::Write> {
+        self.known.state.call_next(self.moment.early)?;
+        self.write()
+    }
+
     /// Lets a request in that nobody is in the way of.
     pub(super) fn grant(&mut self, request: &AcquireRequest, fence: Fence) -> Result<Grant, Error> {
         let grant = self.known.state.grant(request, fence, self.moment.early);

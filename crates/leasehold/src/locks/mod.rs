@@ -182,13 +182,14 @@ impl Locks {
         self.request(key, Ok(Mode::Shared))
     }
 
-    /// The same as [`lock`](Locks::lock), where others [share](Locks::shared) the key: a writer.
+    /// The same as [`lock`](Locks::lock), where others [share](Locks::shared) the key: a writer. It
+    /// stands in line while it waits, on every store that has lines.
     pub fn exclusive<K>(&self, key: K) -> LockRequest
     where
         K: TryInto<Key>,
         K::Error: Into<Error>,
     {
-        self.lock(key)
+        self.lock(key).fair()
     }
 
     /// Starts a request for one of `of` permits of `key`: at most so many hold one at a time. Each

@@ -46,6 +46,10 @@ pub struct LockRequest {
     fair_lease: Ttl,
 }
 
+/// The shortest lease of a place in line. Whoever keeps a shorter one asks the store all the time,
+/// and loses it to a slow answer.
+const SHORTEST_PLACE: Duration = Duration::from_secs(1);
+
 /// Whether a request will ask the store once or until it is granted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asks {
@@ -187,20 +191,26 @@ impl LockRequest {
     }
 
     /// Stands in line while it waits, also where that is not the default because it costs so much:
-    /// in Firestore, where those who wait for one key write one document all the time.
+    /// in Firestore, where those who wait for one key write one document all the time. There only
+    /// [readers, writers](super::Locks::shared) and [permits](super::Locks::permit) stand in line
+    /// without it.
     pub fn fair(mut self) -> Self {
         self.fair = Some(true);
         self
     }
 
-    /// How long a waiter that was killed keeps its place in line, 9 seconds by default: whoever is
-    /// behind it waits for that long at most. A waiter asks the store three times in this time.
+    /// How long a waiter that was killed keeps its place in line, 9 seconds by default and one
+    /// second at least: whoever is behind it waits for that long at most. A waiter asks the store
+    /// three times in this time.
     pub fn fair_lease<T>(mut self, lease: T) -> Self
     where
         T: TryInto<Ttl>,
         T::Error: Into<Error>,
     {
-        if let Some(lease) = self.checked(lease.try_into()) {
+        let too_short = || Error::invalid("a place in line lasts one second at least");
+        let enough = |lease: Ttl| if lease.as_duration() < SHORTEST_PLACE { Err(too_short()) } else { Ok(lease) };
+        let lease = lease.try_into().map_err(Into::into).and_then(enough);
+        if let Some(lease) = self.checked(lease) {
             self.fair_lease = lease;
         }
         self
@@ -374,11 +384,12 @@ impl LockRequest {
             let refused = || Error::invalid("this store has neither shared locks nor permits");
             return if plain { Ok(Line::Ignore) } else { Err(refused()) };
         }
-        Ok(match (asks, self.fair) {
-            (_, Some(false)) => Line::Ignore,
-            (Asks::Once, _) => Line::Heed,
-            (Asks::UntilGranted, None) if found.costly_lines => Line::Ignore,
-            (Asks::UntilGranted, _) => Line::Join { lease: self.fair_lease },
+        // Readers that pass a writer who waits could keep it out for ever.
+        let fair = self.fair.unwrap_or(!found.costly_lines || self.mode != Mode::Exclusive);
+        Ok(match asks {
+            Asks::Once if self.fair != Some(false) => Line::Heed,
+            Asks::UntilGranted if fair => Line::Join { lease: self.fair_lease },
+            Asks::Once | Asks::UntilGranted => Line::Ignore,
         })
     }
 

@@ -208,9 +208,13 @@ impl Store {
             return Ok(AcquireAll::Granted(held.into_iter().flatten().map(Record::grant).collect()));
         }
         for (which, (request, state)) in requests.iter().zip(&states).enumerate() {
-            if let Some(contention) = state.obstacle(request, now) {
-                return Ok(AcquireAll::Held { which, contention });
+            let Some(contention) = state.obstacle(request, now) else { continue };
+            if let Some(mut shard) = shards.remove(&self.shard_of(&request.key)) {
+                let ((), tell) = self.change(&mut shard, &request.key, now, |_| ());
+                drop((shard, shards));
+                tell.now();
             }
+            return Ok(AcquireAll::Held { which, contention });
         }
         let last = shards.values().filter_map(|shard| shard.last_fence).max();
         let fence = Fence::next(last, now)?;

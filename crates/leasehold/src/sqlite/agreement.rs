@@ -265,13 +265,14 @@ impl<'a> World<'a> {
         let states = || self.expected.iter().map(|expected| &expected.state).zip(&requests);
         let held: Option<Vec<_>> =
             states().map(|(state, request)| state.grant_of(&request.lock_id, now).map(Record::grant)).collect();
-        let obstacle = states().enumerate().find_map(|(which, (state, request))| {
-            let contention = state.obstacle(request, now)?;
-            Some(AcquireAll::Held { which, contention })
-        });
-        let answer = if let Some(answer) = held.map(AcquireAll::Granted).or(obstacle) {
+        let obstacle =
+            states().enumerate().find_map(|(which, (state, request))| Some((which, state.obstacle(request, now)?)));
+        let answer = if let Some(granted) = held.map(AcquireAll::Granted) {
             assert!(messages.is_empty());
-            answer
+            granted
+        } else if let Some((which, contention)) = obstacle {
+            assert_eq!(called_in(&messages), self.expected[which].state.call_next(now));
+            AcquireAll::Held { which, contention }
         } else {
             let last = self.expected.iter().filter_map(|expected| expected.last).max();
             let fence = Fence::next(last, now).unwrap();

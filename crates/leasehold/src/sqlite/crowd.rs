@@ -107,10 +107,11 @@ impl Operations<'_> {
         if let Some(grants) = held {
             return Ok(AcquireAll::Granted(grants));
         }
-        for (which, (request, rows)) in both().enumerate() {
-            if let Some(contention) = rows.state.obstacle(request, now) {
-                return Ok(AcquireAll::Held { which, contention });
-            }
+        let obstacle = |(request, rows): (&AcquireRequest, &KeyRows)| rows.state.obstacle(request, now);
+        let refused = both().enumerate().find_map(|(which, both)| Some((which, obstacle(both)?)));
+        if let Some((which, contention)) = refused {
+            self.atomically(|this| this.settle(rows.swap_remove(which)).map(drop))?;
+            return Ok(AcquireAll::Held { which, contention });
         }
         let fence = Fence::next(rows.iter().filter_map(KeyRows::last_fence).max(), now)?;
         for request in requests {

@@ -36,7 +36,7 @@ impl KeyRows {
         let is_held = self.state.live(now).next().is_some();
         let held = match (grants.last(), line.front()) {
             // Nobody shall slip in before the one who was called. Others count the tolerance, too.
-            (_, Some(Place { waiter, called: true })) if !is_held => {
+            (_, Some(place @ Place { waiter, .. })) if !is_held && place.is_called(now) => {
                 let until = Timestamp::from_millis(waiter.until.as_millis().saturating_sub(TOLERANCE_MILLIS));
                 if self.is_kept_until(until) {
                     return None;

@@ -155,6 +155,15 @@ async fn no_permits_are_refused() {
     let world = World::new();
     let error = world.locks().permit("k", 0).try_acquire().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
-    let error = world.locks().lock("k").fair_lease(Duration::ZERO).try_acquire().await.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+}
+
+/// One that is kept by asking all the time, and lost to a slow answer.
+#[tokio::test]
+async fn a_place_of_less_than_a_second_is_refused() {
+    let world = World::new();
+    for lease in [Duration::ZERO, Duration::from_millis(999)] {
+        let error = world.locks().lock("k").fair_lease(lease).try_acquire().await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    }
+    assert!(world.locks().lock("k").fair_lease(Duration::from_secs(1)).try_acquire().await.unwrap().is_some());
 }

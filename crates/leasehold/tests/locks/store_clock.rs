@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use leasehold::backend::Backend;
+use leasehold::backend::{Backend, Line};
 use leasehold::memory::Memory;
 use leasehold::testing::{Fault, FaultLayer, Faults, ManualClock};
 use leasehold::{ErrorCode, Guard, LockState, Locks, Loss, Operation, Steal};
-use test_support::{eventually, soon};
+use test_support::{eventually, granted, held, request, soon, ttl};
 
 use crate::support::{HoldsUpAnswers, TTL};
 
@@ -321,4 +321,20 @@ async fn an_extend_that_fails_does_not_end_the_doubt() {
     }
     store.lookups.set_open(true);
     eventually("the shorter leases are known", async || left.iter().all(|guard| guard.remaining() <= TTL - STEP)).await;
+}
+
+#[tokio::test]
+async fn who_was_called_before_the_step_back_and_does_not_come_keeps_the_lock_for_no_longer() {
+    let clock = ManualClock::new();
+    clock.advance(2 * HOUR);
+    let store = Memory::with_clock(&clock);
+    let joining = || request("k").with_line(Line::Join { lease: ttl(60_000) });
+    let (holder, dead, next) = (request("k"), joining(), joining());
+    granted(&store, &holder).await;
+    held(&store, &dead).await;
+    store.release(&holder.lock_id).await.unwrap();
+    clock.set_back(HOUR);
+    held(&store, &next).await;
+    clock.advance(Line::CALL_LEASE);
+    granted(&store, &next).await;
 }

@@ -263,3 +263,30 @@ async fn only_the_first_is_called_if_it_listens() {
     assert_eq!(soon("its turn", turns[0].next()).await, Some(Event::Freed));
     assert_eq!(server.calls("publish") - sent, 1, "one message, whoever waits");
 }
+
+/// What is stored then is as if the clock of the server had been set back by an hour.
+#[tokio::test]
+async fn who_was_called_before_the_clock_was_set_back_is_called_again() {
+    let server = Server::start();
+    let store = connect(&server).await;
+    let waiter = || joining(request("order:42"), 60_000);
+    let (holder, dead, next) = (request("order:42"), waiter(), waiter());
+    granted(&store, &holder).await;
+    held(&store, &dead).await;
+    store.release(&holder.lock_id).await.unwrap();
+    let (index, hour) = (index_of(&dead.lock_id), 3_600_000);
+    for (name, field) in [(index.as_str(), "untilMs"), (LOCK, "expiresAtMs")] {
+        let before = json(&server, name)[field].as_u64().unwrap();
+        let stored = get(&server, name).replace(&before.to_string(), &(before + hour).to_string());
+        server.cli(&["SET", name, &stored, "PX", "3600000"]);
+    }
+    server.cli(&["ZADD", &beside(LOCK, "u"), &(now(&server) + hour).to_string(), dead.lock_id.expose()]);
+    let found = held(&store, &next).await;
+    assert!(found.free_in() <= Line::CALL_LEASE, "{found:?}");
+    soon("it is passed over", async {
+        while let Acquire::Held(_) = store.acquire(&next).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}

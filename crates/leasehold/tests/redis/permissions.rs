@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use leasehold::backend::{Acquire, AcquireAll, Backend, LookupBy, Release, Topic};
+use leasehold::backend::{Acquire, AcquireAll, Backend, Event, LookupBy, Release, Topic};
 use leasehold::redis::Redis;
 use leasehold::{Check, ErrorCode, ListRequest, Locks, Verdict};
 use test_servers::Redis as Server;
@@ -103,6 +103,25 @@ async fn plain_locks_work_without_the_permissions_for_lines() {
         held(&store, &request("order:42")).await;
         store.extend(&plain.lock_id, ttl(60_000)).await.unwrap();
         assert_eq!(store.release(&plain.lock_id).await.unwrap(), Release::Released, "without {rule}");
+    }
+}
+
+#[tokio::test]
+async fn a_release_without_the_permissions_for_lines_is_whole_and_tells_who_waits() {
+    let server = Server::start();
+    let waits = connect(&server).await;
+    for rule in ["+zadd", "+zrange", "+zrangebyscore"] {
+        let store = user(&server, rule).await;
+        let (plain, waiter) = (request("order:42"), joining(request("order:42"), 60_000));
+        granted(&store, &plain).await;
+        held(&waits, &waiter).await;
+        let mut turn = waits.subscribe(Topic::Turn(&waiter.key, &waiter.lock_id)).await.unwrap();
+        assert_eq!(store.release(&plain.lock_id).await.unwrap(), Release::Released, "without {rule}");
+        assert!(!waits.is_locked(&waiter.key).await.unwrap(), "without {rule}");
+        assert!(waits.lookup(LookupBy::Id(&plain.lock_id)).await.unwrap().is_none(), "without {rule}");
+        assert_eq!(soon("it hears of it", turn.next()).await, Some(Event::Freed), "without {rule}");
+        granted(&waits, &waiter).await;
+        waits.release(&waiter.lock_id).await.unwrap();
     }
 }
 

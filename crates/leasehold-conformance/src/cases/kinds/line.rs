@@ -14,6 +14,7 @@ group!("kinds":
     places_are_kept_by_asking_again needs Lines,
     asking_again_keeps_since_and_place needs Lines,
     a_place_ends_with_its_lease needs Lines,
+    places_end_side_by_side needs Lines,
     release_gives_up_a_place needs Lines,
     a_place_that_ended_is_followed_by_a_new_one needs Lines,
     a_lock_that_ended_is_followed_by_a_place needs Lines,
@@ -73,6 +74,18 @@ async fn a_place_ends_with_its_lease(cx: &Context) {
     assert_eq!(waiters(cx, &key).await.len(), 1);
     waits(&cx.peer, &lasting, 0).await;
     waits(&cx.backend, &joining(brief, LONG), 1).await;
+}
+
+async fn places_end_side_by_side(cx: &Context) {
+    let key = cx.key("together");
+    cx.take(&key, LONG).await;
+    for _ in 0..5 {
+        refused(&cx.backend, &joining(request(&key, LONG), SHORT)).await;
+    }
+    let lasting = joining(request(&key, LONG), LONG);
+    refused(&cx.peer, &lasting).await;
+    cx.until_place_ends(SHORT).await;
+    waits(&cx.peer, &lasting, 0).await;
 }
 
 async fn release_gives_up_a_place(cx: &Context) {

@@ -1,7 +1,7 @@
 //! Nobody is let in before those who stand before it in the line.
 
 use leasehold::TIME_TOLERANCE;
-use leasehold::backend::{Acquire, Mode};
+use leasehold::backend::{Acquire, Line, Mode};
 
 use super::context::{LONG, SHORT};
 use super::{
@@ -150,6 +150,9 @@ async fn a_refused_request_calls_who_is_next(cx: &Context) {
     cx.until_free(SHORT).await;
     let found = refused(&cx.peer, &heeding(request(&key, LONG))).await;
     assert_eq!((found.holders, found.mode), (0, one_of(2)));
+    let until = waiters(cx, &key).await[0].until;
+    assert!(until <= found.now + Line::CALL_LEASE, "its place is cut to the time of a call");
+    assert_eq!((found.expires_at + TIME_TOLERANCE).as_millis(), until.as_millis(), "and so it is told");
     // From now on it is kept, also from those who ignore the line.
     refused(&cx.backend, &request(&key, LONG)).await;
     granted(&cx.backend, &first).await;

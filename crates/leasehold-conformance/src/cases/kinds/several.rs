@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use leasehold::backend::{AcquireAll, AcquireRequest, Backend, MOST_KEYS, Mode};
-use leasehold::{Contention, ErrorCode, Grant, Key};
+use leasehold::backend::{AcquireAll, AcquireRequest, Backend, Line, MOST_KEYS, Mode};
+use leasehold::{Contention, ErrorCode, Grant, Key, TIME_TOLERANCE};
 
 use super::context::{LONG, SHORT};
 use super::{
@@ -19,6 +19,7 @@ group!("kinds":
     all_take_what_modes_they_want needs Lines,
     all_obey_the_line needs Lines within CALL_LEASE,
     all_of_a_refused_request_stay_as_they_were needs Lines,
+    all_call_who_is_next_where_they_are_refused needs Lines within CALL_LEASE,
     all_of_the_most_keys_at_once needs Lines,
     all_refuse_an_id_of_another_key needs Lines,
     all_take_what_has_expired needs Lines,
@@ -166,6 +167,22 @@ async fn all_of_a_refused_request_stay_as_they_were(cx: &Context) {
     }
     // The ids are nobody's.
     granted(&cx.peer, &request(&cx.key("elsewhere"), LONG).with_lock_id(wanted[0].lock_id)).await;
+}
+
+async fn all_call_who_is_next_where_they_are_refused(cx: &Context) {
+    let keys = keys(cx, 2);
+    cx.take(&keys[1], SHORT).await;
+    let first = joining(request(&keys[1], LONG), LONG * 2);
+    waits(&cx.backend, &first, 0).await;
+    cx.until_free(SHORT).await;
+    let wanted: Vec<_> = keys.iter().map(|key| heeding(request(key, LONG))).collect();
+    let found = none(&cx.peer, &wanted, 1).await;
+    let until = inspect(cx, &keys[1]).await.waiters[0].until;
+    assert!(until <= found.now + Line::CALL_LEASE, "nobody waits for longer for one who may be dead");
+    assert_eq!((found.expires_at + TIME_TOLERANCE).as_millis(), until.as_millis());
+    // Kept, also from those who ignore the line.
+    refused(&cx.backend, &request(&keys[1], LONG)).await;
+    granted(&cx.backend, &first).await;
 }
 
 async fn all_of_the_most_keys_at_once(cx: &Context) {

@@ -183,6 +183,7 @@ DECLARE
   seen record;
   classes_now text[];
   number integer;
+  can_be_called boolean;
   new_fence text;
 BEGIN
   {{prepare}}
@@ -213,6 +214,7 @@ BEGIN
       classes_now := classes_now || seen.class_now;
       IF seen.blocked AND which IS NULL THEN
         which := wanted;
+        can_be_called := seen.callable;
         held_id := seen.held_id;
         held_fence := seen.held_fence;
         held_since_ms := seen.held_since_ms;
@@ -228,7 +230,11 @@ BEGIN
       which := NULL;
       RETURN;
     END IF;
+    CONTINUE WHEN look = 1 AND which IS NOT NULL AND can_be_called;
     IF which IS NOT NULL THEN
+      IF can_be_called THEN
+        PERFORM {{call_next}}(wanted_keys[which]);
+      END IF;
       RETURN;
     END IF;
   END LOOP;

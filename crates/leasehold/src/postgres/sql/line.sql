@@ -63,6 +63,8 @@ BEGIN
   END IF;
   room := others = 0 OR (class_now <> 'x' AND class_now = wanted_class AND others < wanted_permits);
   SELECT * INTO first FROM {{line}} AS q WHERE q.key = wanted_key AND q.until_ms > now_ms ORDER BY q.place LIMIT 1;
+  -- One whose call would end later than it can was called before the clock was set back.
+  first.called := first.called AND first.until_ms <= now_ms + {{call_lease_ms}};
   blocked := NOT room OR coalesce(
     first.lock_id <> wanted_id AND (wanted_line <> 'i' OR (others = 0 AND first.called)), false
   );
@@ -72,6 +74,10 @@ BEGIN
   must_end := 0;
   IF NOT blocked THEN
     RETURN;
+  END IF;
+  -- Whoever is refused calls the first in line if it can come.
+  IF callable THEN
+    first.until_ms := least(first.until_ms, now_ms + {{call_lease_ms}});
   END IF;
   IF others = 0 THEN
     held_id := first.lock_id;
@@ -133,6 +139,8 @@ BEGIN
     DELETE FROM {{locks}} AS l WHERE l.key = called_key AND starts_with(l.lock_id, {{kept}});
     RETURN false;
   END IF;
+  -- One whose call would end later than it can was called before the clock was set back.
+  first.called := first.called AND first.until_ms <= now_ms + {{call_lease_ms}};
   SELECT * INTO held FROM {{locks}} AS l WHERE l.key = called_key;
   class_now := {{class_of}}(held.lock_id, held.expires_at_ms, now_ms);
   called_until_ms := CASE WHEN first.called THEN first.until_ms ELSE least(first.until_ms, now_ms + {{call_lease_ms}}) END;

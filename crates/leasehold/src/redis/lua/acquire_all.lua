@@ -3,7 +3,8 @@
 --       another node; and for each request its lock id, ttl, ttl and tolerance, key as JSON, rest of the record as JSON, mode,
 --       how many may hold it in this mode or '-', 'ignore' or 'heed', and holder and key for the channel
 -- Returns {1, fence, now, {expiry, slot}, ...} for new grants; {3, 'record' or 'grant', the same as JSON, ...} if the ids
--- have all of them already; {2, number of the request, ...} for one that is refused, as decide.lua refuses it.
+-- have all of them already; {2, number of the request, ...} for one that is refused, as decide.lua refuses it: nothing has
+-- changed then but that the first in line was called, if it can come.
 
 if ARGV[#ARGV] == 'asking' then
   return redis.error_reply('TRYAGAIN what belongs to the locks may still be on its way to this node')
@@ -36,8 +37,10 @@ end
 
 local fence = 0
 for i, r in ipairs(requests) do
-  local obstacle = find_obstacle(r, r.state, first_in_line(r.lock), r.own)
+  local first = first_in_line(r.lock)
+  local obstacle = find_obstacle(r, r.state, first, r.own)
   if obstacle then
+    settle(r.state, first)
     return {2, i - 1, obstacle}
   end
   local next, problem = next_fence(r.counter, time)

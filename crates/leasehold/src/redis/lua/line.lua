@@ -34,11 +34,14 @@ local function first_in_line(name)
   end
 end
 
--- The same for a release, which must not fail because it cannot be told who waits, as while a cluster moves the lock: all who
--- listen are told then.
+-- The same for a release, which must not fail because it cannot be told who waits, as while a cluster moves the lock or for
+-- lack of permissions: all who listen are told then.
 local function find_first(name)
-  local moving = ARGV[#ARGV] == 'asking'
-  return not moving and redis.pcall('EXISTS', name .. LINE) == 1 and first_in_line(name) or nil
+  if ARGV[#ARGV] == 'asking' or redis.pcall('EXISTS', name .. LINE) ~= 1 then
+    return nil
+  end
+  local ok, first = pcall(first_in_line, name)
+  return ok and first or nil
 end
 
 -- Tells somebody in line to ask. Whoever may not publish may still release.
@@ -46,12 +49,15 @@ local function tell_turn(turn)
   return redis.pcall('PUBLISH', string.sub(INDEXES, 1, -4) .. '{{turn}}' .. turn, '')
 end
 
--- Calls the first in line: it has to ask soon, or its place is gone.
+-- Calls the first in line: it has to ask soon, or its place is gone. Tells whether that was allowed.
 local function call_first(name, first)
-  first.called, first.ends = true, math.min(first.ends, now + CALL_LEASE)
+  local ends = math.min(first.ends, now + CALL_LEASE)
+  if type(redis.pcall('ZADD', name .. LEASES, ends, first.id)) ~= 'number' then
+    return false
+  end
+  first.called, first.ends = true, ends
   first.raw = string.format('{"lockId":"%s","untilMs":%d,"called":true', first.id, first.ends) .. first.rest
   call('SET', INDEXES .. first.id, first.raw, 'PX', first.ends - now)
-  call('ZADD', name .. LEASES, first.ends, first.id)
   local heard = tell_turn(first.turn)
   if heard == 0 and not string.find(INDEXES, '{', 1, true) then
     -- Nobody heard it, or somebody at another node of a cluster. The second, if it looks, is told when that place ends.
@@ -62,13 +68,14 @@ local function call_first(name, first)
       tell_turn(place.turn)
     end
   end
+  return true
 end
 
 -- To be done after every change: calls the first in line if there is room for it and it was not called yet, and keeps a key
 -- that nobody holds for it. Tells whether anybody is in line.
 local function settle(held, first)
-  if first and not first.called and must_end(held, first.class, first.limit) == 0 then
-    call_first(held.name, first)
+  if first and not first.called and must_end(held, first.class, first.limit) == 0 and not call_first(held.name, first) then
+    first = nil
   end
   local name = held.name
   if held.count == 0 and first then

@@ -51,16 +51,20 @@ local function find_obstacle(r, held, first, own)
   if number == 0 and not ahead then
     return nil
   end
-  -- Live for a lock is a while longer than live for a place.
+  -- Whoever is refused calls the first in line if it can come. And live for a lock is a while longer than live for a place.
+  local place_ends = ahead and ahead.ends - TOLERANCE
+  if ahead and must_end(held, ahead.class, ahead.limit) == 0 then
+    place_ends = math.min(ahead.ends, now + CALL_LEASE) - TOLERANCE
+  end
   if others.count == 0 then
-    return {2, now, 'place', ahead.raw, ahead.ends - TOLERANCE, 0}, number
+    return {2, now, 'place', ahead.raw, place_ends, 0}, number
   end
   if held.class == 'e' then
     return {2, now, 'record', held.raw, held.expires, 1}, number
   end
   local oldest, ends = oldest_and_end(held, own, math.max(number, 1))
   if number == 0 then
-    ends = ahead.ends - TOLERANCE
+    ends = place_ends
   end
   return {2, now, oldest and 'grant' or 'record', oldest or held.raw, ends or held.expires, others.count}, number
 end

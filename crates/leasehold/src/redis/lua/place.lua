@@ -9,7 +9,9 @@ local function read_place(value, id)
   local ends, called, rest, since, class, of, turn, name = string.match(value,
     '^{"lockId":"[^"\\]*","untilMs":(%d+),"called":(%l+)(),"sinceMs":(%d+),"mode":"([esp])%l*"(.-),"turn":"([^"]*)","on":"(.-)","key":')
   if ends then
-    return { id = id, ends = tonumber(ends), called = called == 'true', since = tonumber(since), class = class,
+    -- One whose call would end later than it can was called before the clock was set back.
+    local is_called = called == 'true' and tonumber(ends) <= now + {{call_lease}}
+    return { id = id, ends = tonumber(ends), called = is_called, since = tonumber(since), class = class,
       limit = tonumber(string.match(of, '%d+')) or math.huge, turn = turn, name = unescape(name), raw = value,
       rest = string.sub(value, rest) }
   end
