@@ -1,5 +1,7 @@
 //! Those who wait are woken, and those who lost their lock are told.
 
+use std::time::Instant;
+
 use leasehold::backend::{Event, Topic};
 use leasehold::{Loss, Operation, Steal};
 
@@ -102,8 +104,12 @@ async fn a_waiting_guard_gets_the_lock_that_a_peer_releases(cx: &Context) {
     cx.eventually("the guard waits", || faults.calls(Operation::Acquire) >= tries).await;
     released(&cx.peer, &grant.lock_id).await;
     if !cx.backend.capabilities().wake_ups {
-        // What is not pushed is found by looking.
-        cx.pass(LONG / 10).await;
+        // What is not pushed is found by looking. It may not have begun to wait yet.
+        let give_up = Instant::now() + 2 * EVENT_TIMEOUT;
+        while !waiter.is_finished() && Instant::now() < give_up {
+            cx.pass(LONG / 60).await;
+            tokio::task::yield_now().await;
+        }
     }
     let guard = tokio::time::timeout(EVENT_TIMEOUT, waiter).await.expect("it is woken within five seconds");
     assert!(guard.expect("the task ends").expect("the lock is free").fence() > grant.fence);
