@@ -36,7 +36,7 @@
 //! - [`Locks`] is the handle, [`LockRequest`] what you can ask for, [`Guard`] what you get,
 //!   [`Lease`] its view for other tasks.
 //! - [`Locks::lock`] is alone, [`Locks::shared`] and [`Locks::permit`] are not, [`Locks::lock_all`]
-//!   is for several keys. Whoever waits for any of them stands in line, over all processes.
+//!   is for several keys. Whoever waits for one key stands in line, over all processes.
 //! - Stores: [`memory`] inside this process, `sqlite` for the processes of one host, `redis`,
 //!   `postgres` and `firestore` for many hosts, each behind a feature of its name.
 //! - [`Locks::connect`] chooses a store by its URL, [`Locks::examine`] tells whether locks work

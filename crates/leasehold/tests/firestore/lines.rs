@@ -1,12 +1,13 @@
 //! The line of those who wait for a key.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use leasehold::ErrorCode;
 use leasehold::backend::{
     Absence, Acquire, AcquireRequest, Backend, Event, Extend, Line, Mode, Release, Subscription, Topic,
 };
+use leasehold::{ErrorCode, Locks};
 use serde_json::{Value, json};
 use test_servers::{Firestore, FirestoreFault};
 use test_support::{connect, eventually, granted, held, id, key, request, soon, ttl};
@@ -308,4 +309,41 @@ async fn places_that_cannot_be_read_are_passed_over_and_keep_nobody_from_its_loc
     assert_eq!(store.inspect(&holder.key).await.unwrap().waiters.len(), 1);
     assert_eq!(store.release(&holder.lock_id).await.unwrap(), Release::Released);
     granted(&*store, &waiter).await;
+}
+
+#[tokio::test]
+async fn readers_writers_and_permits_stand_in_line_and_others_only_if_they_ask_for_it() {
+    let server = Firestore::start();
+    let locks = Locks::new(connect(&server.url()).await);
+    let held = locks.lock("order:42").acquire().await.unwrap();
+    let others = Locks::new(connect(&server.url()).await);
+    let (plain, asked) = (others.lock("order:42"), Arc::new(AtomicUsize::new(0)));
+    let counted = asked.clone();
+    let plain = plain.on_contention(move |seen| {
+        assert_eq!(seen.place, None);
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let mut waiting = vec![tokio::spawn(plain.wait_forever().acquire())];
+    eventually("it waits", async || asked.load(Ordering::SeqCst) > 0).await;
+    for (number, kind) in (1..).zip([Kind::Reader, Kind::Writer, Kind::Permit, Kind::Fair]) {
+        let others = Locks::new(connect(&server.url()).await);
+        let request = match kind {
+            Kind::Reader => others.shared("order:42"),
+            Kind::Writer => others.exclusive("order:42"),
+            Kind::Permit => others.permit("order:42", 2),
+            Kind::Fair => others.lock("order:42").fair(),
+        };
+        waiting.push(tokio::spawn(request.wait_forever().acquire()));
+        let stands = async || locks.waiters("order:42").await.unwrap().len() == number;
+        eventually("it stands in line", stands).await;
+    }
+    waiting.iter().for_each(|waiting| waiting.abort());
+    held.release().await.unwrap();
+}
+
+enum Kind {
+    Reader,
+    Writer,
+    Permit,
+    Fair,
 }
