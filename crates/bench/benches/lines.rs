@@ -1,6 +1,6 @@
 //! Processes that wait for one lock, in line and not: how long the unluckiest waits, and what a
 //! hand-over takes with one and with many who wait, on each store.
-//! `cargo bench -p leasehold-bench --bench lines`
+//! `cargo bench -p leasehold-bench --bench lines`, or with `-- redis` behind it for one store.
 
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, missing_docs)]
 
@@ -38,15 +38,23 @@ fn main() {
     if let Ok(url) = std::env::var(URL) {
         return take_turns(&url, &std::env::var(JOB).unwrap());
     }
-    let directory = tempfile::tempdir().unwrap();
-    report("SQLite", &format!("sqlite:{}", directory.path().join("locks.db").display()));
-    let redis = test_servers::Redis::start();
-    report("Redis", &redis.url());
-    // Whoever waits has a connection to listen and one to ask.
-    let postgres = test_servers::Postgres::with(&[("max_connections", "400")]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { Locks::migrate(&postgres.url()).await }).unwrap();
-    report("PostgreSQL", &postgres.url());
+    let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    if wanted("sqlite") {
+        let directory = tempfile::tempdir().unwrap();
+        report("SQLite", &format!("sqlite:{}", directory.path().join("locks.db").display()));
+    }
+    if wanted("redis") {
+        let redis = test_servers::Redis::start();
+        report("Redis", &redis.url());
+    }
+    if wanted("postgres") {
+        // Whoever waits has a connection to listen and one to ask.
+        let postgres = test_servers::Postgres::with(&[("max_connections", "400")]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { Locks::migrate(&postgres.url()).await }).unwrap();
+        report("PostgreSQL", &postgres.url());
+    }
 }
 
 fn report(name: &str, url: &str) {

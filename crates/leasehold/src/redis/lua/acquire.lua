@@ -19,7 +19,7 @@ if raw then
   end
   if live(expires) then
     if string.byte(id) == 126 then
-      return busy()
+      return busy(raw)
     end
     if id ~= ARGV[1] and (ARGV[7] ~= '' or ARGV[8] ~= '' or ARGV[9] ~= '') then
       local ok, record = pcall(cjson.decode, raw)
@@ -35,7 +35,7 @@ if raw then
     end
     if not stolen then
       if id ~= ARGV[1] and string.find(ARGV[14], '^%l+ %S+ %d') then
-        return busy()
+        return busy(raw)
       end
       return {0, now, raw}
     end

@@ -29,7 +29,7 @@ local mode, limit, line, turn = string.match(ARGV[14], '^(%l+) (%S+) (%S+) (%S+)
 local r = { lock = KEYS[1], counter = KEYS[2], index = KEYS[3], id = ARGV[1], ttl = ARGV[2], life = ARGV[3], key = ARGV[4],
   rest = ARGV[5], same_holder = ARGV[7], age = tonumber(ARGV[8]), stuck = ARGV[9], mode = mode,
   class = string.sub(mode, 1, 1), limit = tonumber(limit) or math.huge, line = line, turn = turn }
-local held = look(r.lock)
+local held = look(r.lock, ...)
 if held.broken then
   return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
 end
@@ -38,7 +38,7 @@ grant, r.place, problem = find_own(r, held)
 if problem then
   return problem
 end
-local first = first_in_line(r.lock)
+local first = first_in_line(r.lock, r.place)
 if grant then
   settle(held, first)
   return {3, call('GET', r.index)}
@@ -84,9 +84,11 @@ for _, victim in ipairs(victims) do
     redis.pcall('PUBLISH', ARGV[6], '{{stolen}}' .. victim[2])
   end
 end
-if first and first.id == r.id then
-  first = first_in_line(r.lock)
+if held.class ~= 'e' then
+  settle(held, first and first.id == r.id and first_in_line(r.lock) or first)
+elseif not first or first.id == r.id and call('EXISTS', r.lock .. LINE) == 0 then
+  -- Nobody waits. Behind one who has it alone there is room for nobody, so that nobody is to be called.
+  redis.pcall('SREM', BUSY, r.lock)
 end
-settle(held, first)
 tell_granted(ARGV[10], ARGV[12], fence, ARGV[11])
 return {1, fence, now, admitted[1], admitted[2]}

@@ -16,9 +16,9 @@ local function forget_grant(held, member)
   end
 end
 
--- How a key is held: `count` who do, in the way `class` says: 'e' for one alone, 's' or 'p'.
-local function look(name)
-  local held = { name = name, count = 0, raw = call('GET', name) }
+-- How a key is held: `count` who do, in the way `class` says: 'e' for one alone, 's' or 'p'. `raw` is its record if that was read.
+local function look(name, raw)
+  local held = { name = name, count = 0, raw = raw or call('GET', name) }
   if not held.raw then
     return held
   end

@@ -9,11 +9,8 @@ local function leave_line(name, id)
   call('ZREM', name .. LEASES, id)
 end
 
--- The first of those whose lease has not ended. Others are forgotten.
-local function first_in_line(name)
-  if not call('ZRANGE', name .. LINE, 0, 0)[1] then
-    return nil
-  end
+-- The first of those whose lease has not ended. Others are forgotten. `own` is a place that is known already.
+local function first_in_line(name, own)
   local dead = call('ZRANGEBYSCORE', name .. LEASES, '-inf', now)
   for first = 1, #dead, MOST do
     local last = math.min(first + MOST - 1, #dead)
@@ -24,6 +21,8 @@ local function first_in_line(name)
     local id = call('ZRANGE', name .. LINE, 0, 0)[1]
     if not id then
       return nil
+    elseif own and own.id == id then
+      return own
     end
     local value = call('GET', INDEXES .. id)
     local place = value and read_place(value, id)
