@@ -118,13 +118,19 @@ pub fn user(server: &Redis, password: &str, rules: &[&str]) -> String {
 
 /// Commands that clients sent since the last time this was asked, by name.
 pub fn commands(server: &Redis) -> BTreeMap<String, u64> {
+    let mut commands = commands_and_those_of_scripts(server);
+    commands.retain(|name, _| !IN_SCRIPTS.contains(&name.as_str()));
+    commands
+}
+
+/// The same, with those that scripts called.
+pub fn commands_and_those_of_scripts(server: &Redis) -> BTreeMap<String, u64> {
     let statistics = server.cli(&["INFO", "commandstats"]);
     let calls = statistics.lines().filter_map(|line| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         Some((name.to_owned(), rest.split(',').next()?.parse().unwrap()))
     });
-    let theirs = calls.filter(|(name, _)| !IN_SCRIPTS.contains(&name.as_str()) && !LOOKING.contains(&name.as_str()));
-    let commands = theirs.collect();
+    let commands = calls.filter(|(name, _)| !LOOKING.contains(&name.as_str())).collect();
     server.cli(&["CONFIG", "RESETSTAT"]);
     commands
 }
