@@ -17,7 +17,7 @@ const URL: &str = "LEASEHOLD_LINES_URL";
 const PLACE: &str = "LEASEHOLD_LINES_PLACE";
 
 /// How soon the lock of a killed worker is free, but for the tolerance.
-const TTL: Duration = Duration::from_secs(2);
+pub(crate) const TTL: Duration = Duration::from_secs(2);
 
 /// The lease of a place, short so that a test sees many of them end.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
