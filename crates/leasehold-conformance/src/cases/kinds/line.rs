@@ -1,13 +1,13 @@
 //! Places in the line, and what keeps or ends them.
 
-use leasehold::backend::{Absence, Extend, Line, Mode, Release};
-use leasehold::{ErrorCode, Metadata};
+use leasehold::backend::{Absence, AcquireRequest, Extend, Line, Mode, Release};
+use leasehold::{ErrorCode, Key, Metadata};
 use serde_json::json;
 
 use super::context::{LONG, SHORT};
 use super::{
-    Context, granted, group, heeding, holder, joining, leaves, permit, reader, refused, release, released, request,
-    waiters, waits,
+    Context, granted, group, heeding, holder, joining, leaves, live_record, permit, reader, refused, release, released,
+    request, waiters, waits,
 };
 
 group!("kinds":
@@ -20,6 +20,7 @@ group!("kinds":
     a_lock_that_ended_is_followed_by_a_place needs Lines,
     a_free_lock_is_granted_to_whoever_joins needs Lines,
     whoever_is_granted_has_no_place_any_more needs Lines within CALL_LEASE,
+    whoever_is_granted_without_a_call_has_its_lock needs Lines,
     heeding_takes_no_place needs Lines,
     a_place_is_no_lock needs Lines,
     a_place_of_another_key_is_refused needs Lines,
@@ -151,6 +152,21 @@ async fn whoever_is_granted_has_no_place_any_more(cx: &Context) {
     assert_eq!(granted(&cx.backend, &first).await, grant);
     assert_eq!(waiters(cx, &key).await.iter().map(|waiter| waiter.lock_id).collect::<Vec<_>>(), [second.lock_id]);
     waits(&cx.peer, &second, 0).await;
+}
+
+async fn whoever_is_granted_without_a_call_has_its_lock(cx: &Context) {
+    for (name, kind) in [("reader", reader as fn(&Key, u64) -> AcquireRequest), ("writer", request)] {
+        let key = cx.key(name);
+        cx.take(&key, SHORT).await;
+        let waiter = joining(kind(&key, LONG), LONG);
+        waits(&cx.backend, &waiter, 0).await;
+        cx.until_free(SHORT).await;
+        let grant = granted(&cx.peer, &waiter).await;
+        assert_eq!(live_record(cx, &waiter).await.grant(), grant);
+        assert_eq!(granted(&cx.backend, &waiter).await, grant, "the same again");
+        assert_eq!(waiters(cx, &key).await, []);
+        released(&cx.backend, &waiter.lock_id).await;
+    }
 }
 
 async fn heeding_takes_no_place(cx: &Context) {

@@ -85,7 +85,10 @@ for _, victim in ipairs(victims) do
   end
 end
 if held.class ~= 'e' then
-  settle(held, first and first.id == r.id and first_in_line(r.lock) or first)
+  if first and first.id == r.id then
+    first = first_in_line(r.lock)
+  end
+  settle(held, first)
 elseif not first or first.id == r.id and call('EXISTS', r.lock .. LINE) == 0 then
   -- Nobody waits. Behind one who has it alone there is room for nobody, so that nobody is to be called.
   redis.pcall('SREM', BUSY, r.lock)
