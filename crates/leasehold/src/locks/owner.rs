@@ -16,8 +16,8 @@ use crate::sync::lock;
 /// second acquire gets a nested guard on the same lease at once; its other options do not matter
 /// then, except for how it wants the key: under an exclusive lock anything is nested, under a shared
 /// one or a permit the same again, and the rest is `InvalidArgument` at once, because the owner would
-/// wait for itself. The store sees one lock, which is released with the last of the guards. Clones are the
-/// same owner; different owners exclude each other.
+/// wait for itself. The store sees one lock, which is released with the last of the guards. Clones
+/// are the same owner; different owners exclude each other.
 ///
 /// ```
 /// use leasehold::memory::Memory;
