@@ -31,8 +31,8 @@ const USAGE: &str =
 /// Waits for the lock, runs CMD, and releases the lock when CMD has ended. It ends as CMD did: with
 /// its exit code or by its signal.
 ///
-/// Whoever waits stands in line and gets the lock in turn, over all hosts; on Firestore with --fair.
-/// `leasehold show KEY` shows the line.
+/// Whoever waits stands in line and gets the lock in turn, over all hosts; on Firestore with
+/// --fair. `leasehold show KEY` shows the line.
 ///
 /// CMD runs in a process group of its own. If the lock is lost, CMD and everything it started is
 /// told to stop (TERM) and killed before anybody else can get the lock; the exit code is 79 then.

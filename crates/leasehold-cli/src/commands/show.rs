@@ -11,8 +11,9 @@ use crate::store::Store;
 
 /// Show who holds a lock, and who waits for it
 ///
-/// All who hold it, and the line of those who wait, in order. One that was killed stays in line until
-/// its lease has ended. Needs no right to write, and makes nothing. The exit code is 1 if nobody holds the lock, also if somebody waits for it.
+/// All who hold it, and the line of those who wait, in order. One that was killed stays in line
+/// until its lease has ended. Needs no right to write, and makes nothing. The exit code is 1 if
+/// nobody holds the lock, also if somebody waits for it.
 #[derive(Args, Debug)]
 #[command(after_help = exit::help())]
 pub(crate) struct Options {

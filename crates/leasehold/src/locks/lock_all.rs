@@ -61,9 +61,9 @@ fn check(keys: Result<Vec<Key>, Error>) -> Result<Vec<Key>, Error> {
     Ok(keys)
 }
 
-/// A request for several locks at once, made by [`Locks::lock_all`]. Its options mean what they mean
-/// for [`LockRequest`]. It cannot steal or re-enter: an owner that holds one of the keys would wait
-/// for itself. And it stands in no line, but passes nobody who does.
+/// A request for several locks at once, made by [`Locks::lock_all`]. Its options mean what they
+/// mean for [`LockRequest`]. It cannot steal or re-enter: an owner that holds one of the keys would
+/// wait for itself. And it stands in no line, but passes nobody who does.
 ///
 /// All the calls that get locks are cancel-safe: a dropped future leaves no lock behind.
 #[must_use = "a request does nothing until it is acquired or run"]

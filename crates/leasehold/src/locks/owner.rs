@@ -14,10 +14,10 @@ use crate::sync::lock;
 /// Locks are not reentrant by default: a second acquire of the same key waits, even in the same
 /// task. Pass the same owner to both with [`reentrant`](crate::LockRequest::reentrant), and the
 /// second acquire gets a nested guard on the same lease at once; its other options do not matter
-/// then, except for how it wants the key: under an exclusive lock anything is nested, under a shared
-/// one or a permit the same again, and the rest is `InvalidArgument` at once, because the owner would
-/// wait for itself. The store sees one lock, which is released with the last of the guards. Clones
-/// are the same owner; different owners exclude each other.
+/// then, except for how it wants the key: under an exclusive lock anything is nested, under a
+/// shared one or a permit the same again, and the rest is `InvalidArgument` at once, because the
+/// owner would wait for itself. The store sees one lock, which is released with the last of the
+/// guards. Clones are the same owner; different owners exclude each other.
 ///
 /// ```
 /// use leasehold::memory::Memory;
