@@ -18,7 +18,7 @@ BEGIN
     RETURN;
   END IF;
   IF EXISTS (SELECT FROM {{line}} AS q WHERE q.key = freed_key) AND pg_try_advisory_xact_lock(hashtext(freed_key)) THEN
-    IF {{call_next}}(freed_key) THEN
+    IF {{call_next}}(freed_key, {{now_us}} / 1000) THEN
       RETURN;
     END IF;
   END IF;

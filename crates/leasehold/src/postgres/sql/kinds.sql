@@ -64,7 +64,7 @@ BEGIN
   END IF;
   -- Behind one who has it alone there is room for nobody.
   IF wanted_class <> 'x' AND EXISTS (SELECT FROM {{line}} AS q WHERE q.key = wanted_key) THEN
-    PERFORM {{call_next}}(wanted_key);
+    PERFORM {{call_next}}(wanted_key, now_ms);
   END IF;
   RETURN new_slot;
 END $$;
@@ -131,7 +131,7 @@ BEGIN
       );
     END IF;
     IF seen.callable THEN
-      PERFORM {{call_next}}(wanted_key);
+      PERFORM {{call_next}}(wanted_key, now_us / 1000);
     END IF;
     granted := false;
     held_id := seen.held_id;
@@ -184,6 +184,7 @@ DECLARE
   classes_now text[];
   number integer;
   can_be_called boolean;
+  found_ms bigint;
   new_fence text;
 BEGIN
   {{prepare}}
@@ -215,6 +216,7 @@ BEGIN
       IF seen.blocked AND which IS NULL THEN
         which := wanted;
         can_be_called := seen.callable;
+        found_ms := seen.now_us / 1000;
         held_id := seen.held_id;
         held_fence := seen.held_fence;
         held_since_ms := seen.held_since_ms;
@@ -233,7 +235,7 @@ BEGIN
     CONTINUE WHEN look = 1 AND which IS NOT NULL AND can_be_called;
     IF which IS NOT NULL THEN
       IF can_be_called THEN
-        PERFORM {{call_next}}(wanted_keys[which]);
+        PERFORM {{call_next}}(wanted_keys[which], found_ms);
       END IF;
       RETURN;
     END IF;

@@ -123,14 +123,13 @@ END $$;
 --
 -- While nobody holds the key it is kept for the one who was called. A row that is in the way of that is not dead after all if it
 -- was extended meanwhile: the condition is checked once the row is ours.
-CREATE OR REPLACE FUNCTION {{call_next}}(called_key text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION {{call_next}}(called_key text, now_ms bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   held {{locks}}%ROWTYPE;
   first {{line}}%ROWTYPE;
   class_now text;
   room boolean := false;
   called_until_ms bigint;
-  now_ms bigint := {{now_us}} / 1000;
 BEGIN
   SELECT * INTO first FROM {{line}} AS q WHERE q.key = called_key AND q.until_ms > now_ms ORDER BY q.place LIMIT 1;
   -- Those who are gone are before it, or there is nobody else. Others behind it may be gone as well: their time will come.

@@ -102,7 +102,7 @@ BEGIN
     END IF;
   END IF;
   IF guarded THEN
-    IF {{call_next}}(name) THEN
+    IF {{call_next}}(name, now_ms) THEN
       RETURN answer;
     END IF;
   END IF;
@@ -238,7 +238,7 @@ BEGIN
   IF class_now NOT IN ('', 'x') THEN
     PERFORM {{settle}}(wanted_key, now_ms);
   END IF;
-  IF NOT {{call_next}}(wanted_key) AND ended THEN
+  IF NOT {{call_next}}(wanted_key, now_ms) AND ended THEN
     PERFORM {{tell_freed}}(wanted_key);
   END IF;
 END $$;
