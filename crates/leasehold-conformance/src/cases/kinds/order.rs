@@ -18,6 +18,7 @@ group!("kinds":
     is_locked_is_false_while_it_is_kept_for_the_first_in_line needs Lines within CALL_LEASE,
     an_ended_lease_is_kept_for_nobody_who_was_not_called needs Lines,
     a_refused_request_calls_who_is_next needs Lines within CALL_LEASE,
+    a_repeated_acquire_calls_who_is_next needs Lines within CALL_LEASE,
     whoever_gives_up_makes_room_for_the_next needs Lines within CALL_LEASE,
 );
 
@@ -156,6 +157,20 @@ async fn a_refused_request_calls_who_is_next(cx: &Context) {
     // From now on it is kept, also from those who ignore the line.
     refused(&cx.backend, &request(&key, LONG)).await;
     granted(&cx.backend, &first).await;
+}
+
+async fn a_repeated_acquire_calls_who_is_next(cx: &Context) {
+    let key = cx.key("repeated");
+    let first = reader(&key, LONG);
+    let grant = granted(&cx.backend, &first).await;
+    let (writer, behind) = (joining(request(&key, LONG), SHORT), joining(reader(&key, LONG), LONG));
+    waits(&cx.backend, &writer, 0).await;
+    waits(&cx.backend, &behind, 1).await;
+    cx.until_place_ends(SHORT).await;
+    assert_eq!(granted(&cx.peer, &first).await, grant, "the same again");
+    let found = &waiters(cx, &key).await[0];
+    assert!(found.until <= cx.backend.now().await.expect("now answers") + Line::CALL_LEASE, "it was called: {found:?}");
+    granted(&cx.backend, &behind).await;
 }
 
 async fn whoever_gives_up_makes_room_for_the_next(cx: &Context) {

@@ -95,6 +95,9 @@ BEGIN
     now_us := seen.now_us;
     IF seen.own_fence IS NOT NULL THEN
       CONTINUE WHEN look = 1;
+      IF seen.callable THEN
+        PERFORM {{call_next}}(wanted_key, now_us / 1000);
+      END IF;
       granted := false;
       held_id := wanted_id;
       held_fence := seen.own_fence;
