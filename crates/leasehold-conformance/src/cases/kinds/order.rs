@@ -169,7 +169,7 @@ async fn a_repeated_acquire_calls_who_is_next(cx: &Context) {
     cx.until_place_ends(SHORT).await;
     assert_eq!(granted(&cx.peer, &first).await, grant, "the same again");
     let found = &waiters(cx, &key).await[0];
-    assert!(found.until <= cx.backend.now().await.expect("now answers") + Line::CALL_LEASE, "it was called: {found:?}");
+    assert!(found.until.as_millis() < found.since.as_millis() + LONG / 2, "it was called: {found:?}");
     granted(&cx.backend, &behind).await;
 }
 
