@@ -3,11 +3,11 @@
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::backend::{Acquire, Backend, Extend, LookupBy};
+use leasehold::backend::{Acquire, Backend, Extend, Line, LookupBy};
 use test_support::postgres::{now, row};
-use test_support::{granted, held, request, stealing, ttl};
+use test_support::{granted, held, request, soon, stealing, ttl};
 
-use crate::support::{connect, server};
+use crate::support::{connect, joining, server};
 
 /// Set to the URL of a server, it makes the test a program that takes locks there.
 const URL: &str = "LEASEHOLD_TEST_URL";
@@ -95,4 +95,25 @@ async fn a_program_whose_clock_is_an_hour_wrong_takes_locks_like_any_other() {
         assert!((before + 30_000..=now(&server) + 30_000).contains(&expiry), "{expiry}");
         assert!(row(&server, "mine").contains(&format!("|{expiry}|")));
     }
+}
+
+/// What is stored then is as if the clock of the server had been set back by an hour.
+#[tokio::test]
+async fn who_was_called_before_the_clock_was_set_back_is_called_again() {
+    let server = server().await;
+    let store = connect(&server).await;
+    let (mine, dead, next) = (request("order:42"), joining("order:42"), joining("order:42"));
+    granted(&store, &mine).await;
+    held(&store, &dead).await;
+    store.release(&mine.lock_id).await.unwrap();
+    server.sql("UPDATE syncguard_locks_line SET until_ms = until_ms + 3600000");
+    server.sql("UPDATE syncguard_locks SET expires_at_ms = expires_at_ms + 3600000");
+    let found = held(&store, &next).await;
+    assert!(found.free_in() <= Line::CALL_LEASE, "{found:?}");
+    soon("it is passed over", async {
+        while let Acquire::Held(_) = store.acquire(&next).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
 }

@@ -436,24 +436,3 @@ async fn several_locks_are_taken_in_one_statement_and_no_two_wait_for_each_other
     assert_eq!(number(&server, "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'"), 0);
     assert_eq!(server.sql("SELECT key FROM syncguard_locks UNION ALL SELECT key FROM syncguard_locks_grants"), "");
 }
-
-/// What is stored then is as if the clock of the server had been set back by an hour.
-#[tokio::test]
-async fn who_was_called_before_the_clock_was_set_back_is_called_again() {
-    let server = server().await;
-    let store = connect(&server).await;
-    let (mine, dead, next) = (request("order:42"), joining("order:42"), joining("order:42"));
-    granted(&store, &mine).await;
-    held(&store, &dead).await;
-    store.release(&mine.lock_id).await.unwrap();
-    server.sql("UPDATE syncguard_locks_line SET until_ms = until_ms + 3600000");
-    server.sql("UPDATE syncguard_locks SET expires_at_ms = expires_at_ms + 3600000");
-    let found = held(&store, &next).await;
-    assert!(found.free_in() <= Line::CALL_LEASE, "{found:?}");
-    soon("it is passed over", async {
-        while let Acquire::Held(_) = store.acquire(&next).await.unwrap() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
-}
