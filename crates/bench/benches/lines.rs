@@ -18,6 +18,10 @@ const JOB: &str = "LEASEHOLD_BENCH_JOB";
 
 const MANY: usize = 100;
 
+/// How long a lock is held, in milliseconds: briefly, and for as long as the last of many waits.
+const BRIEF: u64 = 5;
+const LONG: u64 = 600;
+
 #[derive(Clone, Copy)]
 struct Job {
     holds: usize,
@@ -54,6 +58,7 @@ fn main() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { Locks::migrate(&postgres.url()).await }).unwrap();
         report("PostgreSQL", &postgres.url());
+        runtime.block_on(beside_listeners(&postgres.url()));
     }
 }
 
@@ -72,20 +77,47 @@ fn report(name: &str, url: &str) {
             7.0 * cycle / 1e9
         );
     }
-    println!("{name}: hand-over from release to grant, holds of 5 ms");
-    let mut medians = Vec::new();
-    // Whoever gave it back asks again while the next one has it, so that nobody is in the way of the hand-over.
-    for (processes, fair) in [(2, false), (2, true), (MANY, true), (MANY, false)] {
-        let turns = run(url, processes, Job { holds: if processes == 2 { 200 } else { 4 }, millis: 5, rest: 3, fair });
-        // While somebody waited.
-        let waited = turns.windows(2).filter(|pair| pair[1].sent < pair[0].released);
-        let times = sorted(waited.map(|pair| pair[1].granted.saturating_sub(pair[0].released)));
-        let at = |percent: usize| times[times.len() * percent / 100] as f64 / 1e6;
-        medians.push(at(50));
-        let waiting = format!("{} waiting, {}", processes - 1, if fair { "in line" } else { "not in line" });
-        println!("  {waiting:<24} p50 {:>6.2} ms  p95 {:>6.2} ms  ({} hand-overs)", at(50), at(95), times.len());
+    println!("{name}: hand-over from release to grant");
+    let brief = Job { holds: 200, millis: BRIEF, rest: 3, fair: false };
+    // A process that has slept for as long as one of many does is slower to wake.
+    let long = Job { holds: 20, millis: LONG, ..brief };
+    let of_many = Job { holds: 4, ..brief };
+    hand_overs(url, 2, brief);
+    let one = hand_overs(url, 2, long);
+    hand_overs(url, 2, Job { fair: true, ..brief });
+    hand_overs(url, 2, Job { fair: true, ..long });
+    let many = hand_overs(url, MANY, Job { fair: true, ..of_many });
+    hand_overs(url, MANY, of_many);
+    println!("  {} in line: {:.2} times one that waits as long without a line", MANY - 1, many / one);
+}
+
+/// Prints what hand-overs take, and returns the median in milliseconds. Whoever gave the lock back
+/// asks again while the next one has it, so that nobody is in the way of the hand-over.
+fn hand_overs(url: &str, processes: usize, job: Job) -> f64 {
+    let turns = run(url, processes, job);
+    // While somebody waited.
+    let waited = turns.windows(2).filter(|pair| pair[1].sent < pair[0].released);
+    let times = sorted(waited.map(|pair| pair[1].granted.saturating_sub(pair[0].released)));
+    let at = |percent: usize| times[times.len() * percent / 100] as f64 / 1e6;
+    let how = if job.fair { "in line" } else { "not in line" };
+    let waiting = format!("{} waiting, {how}, holds of {} ms", processes - 1, job.millis);
+    println!("  {waiting:<38} p50 {:>6.2} ms  p95 {:>6.2} ms  ({} hand-overs)", at(50), at(95), times.len());
+    at(50)
+}
+
+/// What PostgreSQL's own wake-ups cost: a notification wakes every session that listens to anything.
+async fn beside_listeners(url: &str) {
+    println!("PostgreSQL: the same beside {} sessions that listen to something else", MANY - 2);
+    let mut sessions = Vec::new();
+    for _ in 0..MANY - 2 {
+        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("LISTEN something_else").await.unwrap();
+        sessions.push(client);
     }
-    println!("  {} in line take {:.2} times what one takes without a line", MANY - 1, medians[2] / medians[0]);
+    let url = url.to_owned();
+    let job = Job { holds: 200, millis: BRIEF, rest: 3, fair: true };
+    tokio::task::spawn_blocking(move || hand_overs(&url, 2, job)).await.unwrap();
 }
 
 fn sorted(values: impl Iterator<Item = u64>) -> Vec<u64> {
