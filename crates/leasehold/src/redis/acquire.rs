@@ -2,55 +2,55 @@
 
 use redis::Value;
 
+use super::many::{Call, Together};
 use super::names::Names;
 use super::record::{self, Form, Found};
 use super::{LARGEST, Redis, lifetime, script};
-use crate::backend::{Acquire, AcquireAll, AcquireRequest, Contention, Grant, Line, MOST_KEYS};
-use crate::remote::notification::granted_to;
+use crate::backend::{Acquire, AcquireAll, AcquireRequest, Contention, Grant, Line, MOST_KEYS, all};
 use crate::{Error, ErrorCode, Fence, Operation, Timestamp};
 
 impl Redis {
     pub(super) async fn acquire_one(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        let names = &self.names;
-        let lock = names.lock(&request.key)?;
-        let (fence, index) = (names.fence(&lock)?, names.index(&request.lock_id));
-        let (key, rest) = record::parts(request);
-        let steal = request.steal;
-        let same_holder = if steal.same_holder() { request.holder.as_str() } else { "" };
-        let held_longer_than = steal.held_longer_than().map(|time| {
-            let millis = u64::try_from(time.as_millis()).unwrap_or(LARGEST);
-            millis.min(LARGEST).to_string()
-        });
-        let stuck_fence = steal.fence().map(String::from);
-        let (ttl, life) = lifetime(request.ttl);
-        let (mode, limit) = record::mode_and_limit(request.mode);
-        // In one, because the server takes its time over each argument.
-        let way = match request.line {
-            Line::Ignore => format!("{mode} {limit} {IGNORE} -"),
-            Line::Heed => format!("{mode} {limit} {HEED} -"),
-            Line::Join { lease } => {
-                format!("{mode} {limit} {} {}", lease.as_millis(), Names::turn_of(&request.lock_id))
-            }
-        };
-        let arguments = [
-            request.lock_id.expose(),
-            &ttl,
-            &life,
-            &key,
-            &rest,
-            &names.taken(),
-            same_holder,
-            held_longer_than.as_deref().unwrap_or_default(),
-            stuck_fence.as_deref().unwrap_or_default(),
-            &names.granted(),
-            &granted_to(Some(&request.holder), &request.key),
-            elsewhere(names),
-            &names.held(),
-            &way,
-        ];
-        let answer: Value =
-            self.run(Operation::Acquire, &script::ACQUIRE, &[&lock, &fence, &index], &arguments).await?;
+        let asked = Asked::new(&self.names, request)?;
+        let (held, granted) = (self.names.held(), self.names.granted());
+        let [id, life, key, rest, way] = asked.arguments(request);
+        let arguments = [&*held, &granted, id, life, key, rest, way];
+        let answer: Value = self.run(Operation::Acquire, &script::ACQUIRE, &asked.keys(), &arguments).await?;
         decode(&answer, request).map_err(|error| error.during(Operation::Acquire))
+    }
+
+    /// Asks for many locks at once, each for itself. What cannot be decided at a glance is asked for
+    /// once more, alone.
+    pub(super) async fn acquire_together(&self, requests: &[AcquireRequest]) -> Vec<Result<Acquire, Error>> {
+        let asked: Vec<_> = requests.iter().map(|request| Asked::new(&self.names, request)).collect();
+        let (held, granted) = (self.names.held(), self.names.granted());
+        let (mut keys, mut arguments) = (Vec::new(), vec![&*held, &granted]);
+        let sent = requests.iter().zip(&asked).filter_map(|(request, asked)| Some((request, asked.as_ref().ok()?)));
+        for (request, asked) in sent {
+            keys.extend(asked.keys());
+            arguments.extend(asked.arguments(request));
+        }
+        let together =
+            self.together(Operation::Acquire, &script::ACQUIRE_MANY, &keys, &arguments, keys.len() / 3).await;
+        let mut answers = match together {
+            Together::Answers(answers) => answers.into_iter().map(Some).collect(),
+            Together::Apart => Vec::new(),
+        }
+        .into_iter();
+        let calls = requests.iter().zip(&asked).map(|(request, asked)| -> Call<'_, Acquire> {
+            let answer = match asked {
+                Ok(_) => answers.next().flatten(),
+                Err(error) => Some(Err(error.clone())),
+            };
+            match answer {
+                None | Some(Ok(Value::Int(script::APART))) => Box::pin(self.acquire_one(request)),
+                Some(answer) => Box::pin(std::future::ready(
+                    answer
+                        .and_then(|answer| decode(&answer, request).map_err(|error| error.during(Operation::Acquire))),
+                )),
+            }
+        });
+        all(calls.collect()).await
     }
 
     pub(super) async fn acquire_several(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
@@ -59,18 +59,17 @@ impl Redis {
         }
         check(requests)?;
         let names = &self.names;
-        let (mut keys, mut arguments) = (Vec::new(), vec![names.granted(), elsewhere(names).into()]);
+        let (mut keys, mut arguments) = (Vec::new(), vec![names.granted()]);
         for request in requests {
             let lock = names.lock(&request.key)?;
             let fence = names.fence(&lock)?;
             keys.extend([lock, fence, names.index(&request.lock_id)]);
-            let (ttl, life) = lifetime(request.ttl);
+            let (_, life) = lifetime(request.ttl);
             let (key, rest) = record::parts(request);
             let (mode, limit) = record::mode_and_limit(request.mode);
             let line = if request.line == Line::Heed { HEED } else { IGNORE };
-            let told = granted_to(Some(&request.holder), &request.key);
             let id = request.lock_id.expose().to_owned();
-            arguments.extend([id, ttl, life, key, rest, mode.to_owned(), limit, line.to_owned(), told]);
+            arguments.extend([id, life, key, rest, mode.to_owned(), limit, line.to_owned()]);
         }
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -100,14 +99,63 @@ fn check(requests: &[AcquireRequest]) -> Result<(), Error> {
 const IGNORE: &str = "ignore";
 const HEED: &str = "heed";
 
-/// Whether somebody may listen to another node than the one that has the locks.
-fn elsewhere(names: &Names) -> &'static str {
-    if names.may_be_in_cluster() { "1" } else { "" }
+/// A request as the scripts have it: names, and arguments that each costs the server as much as a
+/// comparison of many, so that they are few.
+struct Asked {
+    lock: String,
+    fence: String,
+    index: String,
+    life: String,
+    key: String,
+    rest: String,
+    way: String,
+}
+
+impl Asked {
+    fn new(names: &Names, request: &AcquireRequest) -> Result<Self, Error> {
+        let lock = names.lock(&request.key)?;
+        let (fence, index) = (names.fence(&lock)?, names.index(&request.lock_id));
+        let (_, life) = lifetime(request.ttl);
+        let (key, rest) = record::parts(request);
+        Ok(Self { lock, fence, index, life, key, rest, way: way(request) })
+    }
+
+    fn keys(&self) -> [&str; 3] {
+        [&self.lock, &self.fence, &self.index]
+    }
+
+    fn arguments<'a>(&'a self, request: &'a AcquireRequest) -> [&'a str; 5] {
+        [request.lock_id.expose(), &self.life, &self.key, &self.rest, &self.way]
+    }
+}
+
+/// How a lock is asked for: see acquire.lua.
+fn way(request: &AcquireRequest) -> String {
+    let (mode, limit) = record::mode_and_limit(request.mode);
+    let mut way = match request.line {
+        Line::Ignore => format!("{mode} {limit} {IGNORE} -"),
+        Line::Heed => format!("{mode} {limit} {HEED} -"),
+        Line::Join { lease } => format!("{mode} {limit} {} {}", lease.as_millis(), Names::turn_of(&request.lock_id)),
+    };
+    let steal = request.steal;
+    if steal.is_possible() {
+        let age = steal.held_longer_than().map(|time| u64::try_from(time.as_millis()).unwrap_or(LARGEST).min(LARGEST));
+        let age = age.map(|age| age.to_string()).unwrap_or_default();
+        let stuck = steal.fence().map(String::from).unwrap_or_default();
+        let same_holder = if steal.same_holder() { request.holder.as_str() } else { "" };
+        // No name has a line break in it.
+        way.push_str(&format!("\n{age}\n{stuck}\n{same_holder}"));
+    }
+    way
 }
 
 /// What the script of acquire answered: a new grant, a record that stands, or what decide.lua says.
 fn decode(answer: &Value, request: &AcquireRequest) -> Result<Acquire, Error> {
-    let Value::Array(parts) = answer else { return Err(strange()) };
+    let parts = match answer {
+        Value::BulkString(text) => return plain_grant(text, request).map(Acquire::Granted),
+        Value::Array(parts) => parts,
+        _ => return Err(strange()),
+    };
     match &parts[..] {
         [Value::Int(1), fence, acquired_at, rest @ ..] => {
             grant(request, fence, acquired_at, rest).map(Acquire::Granted)
@@ -158,6 +206,15 @@ fn decode_several(answer: &Value, requests: &[AcquireRequest]) -> Result<Acquire
         }
         _ => Err(strange()),
     }
+}
+
+/// A new grant of a lock that one alone holds: its fence, the time, and its expiry.
+fn plain_grant(text: &[u8], request: &AcquireRequest) -> Result<Grant, Error> {
+    let text = std::str::from_utf8(text).map_err(|_| strange())?;
+    let mut numbers = text.split(' ').map(|number| number.parse::<u64>().map_err(|_| strange()));
+    let mut next = || numbers.next().unwrap_or_else(|| Err(strange()));
+    let (fence, acquired_at, expires_at) = (Fence::new(next()?)?, next()?, next()?);
+    Ok(Grant::new(request.lock_id, fence, Timestamp::from_millis(acquired_at), Timestamp::from_millis(expires_at)))
 }
 
 /// A new grant, of which `rest` is its expiry and, unless it is plain, its slot or a negative

@@ -1,3 +1,5 @@
+use std::pin::Pin;
+
 use redis::{RedisError, Value};
 
 use super::error::{server_error, translate};
@@ -6,10 +8,12 @@ use super::{Redis, decode_extend, decode_release, lifetime};
 use crate::backend::{Backend, Extend, Release, all};
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
-/// What one script says to many locks: the answer of each, or that each has to be asked for by
-/// itself.
-enum Together {
-    Answers(Vec<Result<i64, Error>>),
+/// One request of many that is sent by itself.
+pub(super) type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// What one script says to many requests: the answer to each, or that each has to be sent by itself.
+pub(super) enum Together<T> {
+    Answers(Vec<Result<T, Error>>),
     Apart,
 }
 
@@ -18,7 +22,7 @@ impl Redis {
         let ids: Vec<_> = locks.iter().map(|(id, _)| id).collect();
         let lifetimes: Vec<_> = locks.iter().map(|(_, ttl)| lifetime(*ttl)).collect();
         let arguments = ids.iter().zip(&lifetimes).flat_map(|(id, (ttl, life))| [id.expose(), ttl, life]).collect();
-        match self.together(Operation::Extend, &script::EXTEND_MANY, &ids, arguments).await {
+        match self.by_ids(Operation::Extend, &script::EXTEND_MANY, &ids, arguments).await {
             Together::Answers(answers) => answers.into_iter().map(|answer| answer.map(decode_extend)).collect(),
             Together::Apart => all(locks.iter().map(|(id, ttl)| self.extend(id, *ttl)).collect()).await,
         }
@@ -28,35 +32,65 @@ impl Redis {
         let ids: Vec<_> = ids.iter().collect();
         let held = self.names.held();
         let arguments = ids.iter().flat_map(|id| [id.expose(), &held]).collect();
-        match self.together(Operation::Release, &script::RELEASE_MANY, &ids, arguments).await {
+        match self.by_ids(Operation::Release, &script::RELEASE_MANY, &ids, arguments).await {
             Together::Answers(answers) => answers.into_iter().map(|answer| answer.map(decode_release)).collect(),
-            Together::Apart => all(ids.iter().map(|id| self.release(id)).collect()).await,
+            Together::Apart => {
+                let calls = ids.iter().map(|id| -> Call<'_, Release> { Box::pin(self.release_one(id)) });
+                all(calls.collect()).await
+            }
         }
     }
 
-    async fn together(&self, operation: Operation, script: &Script, ids: &[&LockId], arguments: Vec<&str>) -> Together {
-        // A script for one is known to the server already.
-        if ids.len() < 2 {
-            return Together::Apart;
-        }
+    /// Runs a script over the locks of many ids, which answers to each with a number.
+    async fn by_ids(
+        &self,
+        operation: Operation,
+        script: &Script,
+        ids: &[&LockId],
+        arguments: Vec<&str>,
+    ) -> Together<i64> {
         let indexes: Vec<_> = ids.iter().map(|id| self.names.index(id)).collect();
         let keys: Vec<_> = indexes.iter().map(String::as_str).collect();
-        match self.run::<Vec<Value>>(operation, script, &keys, &arguments).await {
-            Ok(answers) if answers.len() == ids.len() => {
-                let answers = answers.into_iter().map(|answer| self.one_of_many(operation, answer));
-                Together::Answers(answers.collect())
+        match self.together(operation, script, &keys, &arguments, ids.len()).await {
+            Together::Apart => Together::Apart,
+            Together::Answers(answers) => {
+                let number = |answer| match answer {
+                    Value::Int(answer) => Ok(answer),
+                    _ => Err(strange(operation)),
+                };
+                Together::Answers(answers.into_iter().map(|answer| answer.and_then(number)).collect())
             }
-            Ok(_) => Together::Answers(vec![Err(strange(operation)); ids.len()]),
-            // While a cluster moves the locks they may be in two places.
-            Err(error) if moving(&error) => Together::Apart,
-            Err(error) => Together::Answers(vec![Err(error); ids.len()]),
         }
     }
 
-    fn one_of_many(&self, operation: Operation, answer: Value) -> Result<i64, Error> {
+    /// Runs a script that answers so many requests.
+    pub(super) async fn together(
+        &self,
+        operation: Operation,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        requests: usize,
+    ) -> Together<Value> {
+        // A script for one is known to the server already.
+        if requests < 2 {
+            return Together::Apart;
+        }
+        match self.run::<Vec<Value>>(operation, script, keys, arguments).await {
+            Ok(answers) if answers.len() == requests => {
+                Together::Answers(answers.into_iter().map(|answer| self.one_of_many(operation, answer)).collect())
+            }
+            Ok(_) => Together::Answers(vec![Err(strange(operation)); requests]),
+            // While a cluster moves the locks they may be in two places.
+            Err(error) if moving(&error) => Together::Apart,
+            Err(error) => Together::Answers(vec![Err(error); requests]),
+        }
+    }
+
+    /// What went wrong is told as text that begins with a word in capital letters.
+    fn one_of_many(&self, operation: Operation, answer: Value) -> Result<Value, Error> {
         match answer {
-            Value::Int(answer) => Ok(answer),
-            Value::BulkString(text) => {
+            Value::BulkString(text) if text.first().is_some_and(u8::is_ascii_uppercase) => {
                 let error = server_error(&text);
                 if self.server.is_wrong(&error)
                     && let Ok(connection) = self.connection()
@@ -65,7 +99,7 @@ impl Redis {
                 }
                 Err(translate(error, true).during(operation))
             }
-            _ => Err(strange(operation)),
+            answer => Ok(answer),
         }
     }
 }

@@ -155,6 +155,13 @@ impl Redis {
         self.connection()?.query(&command).await.map(drop)
     }
 
+    async fn release_one(&self, id: &LockId) -> Result<Release, Error> {
+        let index = self.names.index(id);
+        let arguments = [id.expose(), &self.names.held()];
+        let answer = self.run(Operation::Release, &script::RELEASE, &[&index], &arguments).await?;
+        Ok(decode_release(answer))
+    }
+
     /// The connection of the runtime that runs the caller.
     fn connection(&self) -> Result<Arc<ReconnectingConnection>, Error> {
         self.connections.get(|| Ok(ReconnectingConnection::new(self.server.clone())))
@@ -198,10 +205,7 @@ impl Backend for Redis {
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        let index = self.names.index(id);
-        let arguments = [id.expose(), &self.names.held()];
-        let answer = self.run(Operation::Release, &script::RELEASE, &[&index], &arguments).await?;
-        Ok(decode_release(answer))
+        self.release_one(id).await
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {

@@ -30,6 +30,9 @@ pub(super) const LEASES: &str = "\\0u";
 /// What the channels are called that tell somebody in line of its turn, behind the prefix.
 pub(super) const TURN: &str = "turn:";
 
+/// What the channel is called that tells of locks taken from their holders, behind the prefix.
+pub(super) const TAKEN: &str = "taken";
+
 /// What everything is called in the server: locks, indexes of lock ids, fence counters and
 /// channels.
 #[derive(Clone, Debug)]
@@ -123,18 +126,12 @@ impl Names {
 
     /// The channel that tells of locks taken from their holders.
     pub(super) fn taken(&self) -> String {
-        format!("{}taken", self.start)
+        format!("{}{TAKEN}", self.start)
     }
 
     /// The channel that tells of locks as they are granted.
     pub(super) fn granted(&self) -> String {
         format!("{}granted", self.start)
-    }
-
-    /// Whether they may be spread over the nodes of a cluster, which needs a part of every name in
-    /// braces.
-    pub(super) fn may_be_in_cluster(&self) -> bool {
-        self.start.contains('{')
     }
 
     /// What every name starts with.

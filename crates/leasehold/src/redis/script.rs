@@ -2,12 +2,15 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Script as Source};
 
-use super::names::{BUSY, ENDS, FREED_SUFFIX, GRANTS, HELD, LEASES, LINE, SLOTS, TURN};
+use super::names::{BUSY, ENDS, FREED_SUFFIX, GRANTS, HELD, LEASES, LINE, SLOTS, TAKEN, TURN};
 use crate::backend::Line;
 use crate::remote::notification::{FORCE_RELEASED, GRANTED, STOLEN};
 use crate::remote::placeholder::Placeholder;
 use crate::timestamp::TOLERANCE_MILLIS;
 use crate::{Fence, Key, LockId};
+
+/// What a script for many requests answers to one that has to be sent by itself.
+pub(super) const APART: i64 = 2;
 
 /// A script, sent by its hash: the server knows it from the first time on. The source follows when
 /// it does not.
@@ -35,19 +38,31 @@ macro_rules! busy {
             "local function busy(...)\nlocal INDEXES = ",
             $indexes,
             "\n",
-            lua!("record.lua", "entry.lua", "grant.lua", "place.lua", "holders.lua", "line.lua", $($file),+),
+            lua!("clock.lua", "record.lua", "entry.lua", "grant.lua", "place.lua", "holders.lua", "line.lua", $($file),+),
             "end\n"
         )
     };
 }
 
 script!(
-    ACQUIRE = lua!("record.lua", "fence.lua", "granted.lua"),
+    ACQUIRE = lua!("clock.lua", "record.lua", "fence.lua", "granted.lua"),
     busy!(
         "string.sub(KEYS[3], 1, -1 - {{lock_id_length}})";
         "obstacle.lua", "fence.lua", "granted.lua", "steal.lua", "admit.lua", "decide.lua"
     ),
-    lua!("acquire.lua")
+    lua!("acquire.lua", "acquire_one.lua")
+);
+script!(
+    ACQUIRE_MANY = lua!(
+        "clock.lua",
+        "record.lua",
+        "fence.lua",
+        "granted.lua",
+        "apart.lua",
+        "acquire.lua",
+        "as_text.lua",
+        "acquire_many.lua"
+    )
 );
 script!(
     ACQUIRE_ALL = busy!(
@@ -57,30 +72,30 @@ script!(
     "return busy()"
 );
 script!(
-    RELEASE = lua!("record.lua", "entry.lua", "owned.lua", "freed.lua"),
-    busy!("string.sub(KEYS[1], 1, -1 - {{lock_id_length}})"; "freed.lua", "leave.lua"),
+    RELEASE = lua!("clock.lua", "freed.lua"),
+    busy!("string.sub(KEYS[1], 1, -1 - {{lock_id_length}})"; "owned.lua", "freed.lua", "leave.lua"),
     lua!("release.lua", "one.lua")
 );
 script!(
-    RELEASE_MANY = lua!("record.lua", "entry.lua", "owned.lua", "freed.lua"),
-    busy!("string.sub(KEYS[1], 1, -1 - {{lock_id_length}})"; "freed.lua", "leave.lua"),
-    lua!("release.lua", "many.lua")
+    RELEASE_MANY = lua!("clock.lua", "freed.lua"),
+    busy!("string.sub(KEYS[1], 1, -1 - {{lock_id_length}})"; "owned.lua", "freed.lua", "leave.lua"),
+    lua!("release.lua", "as_text.lua", "many.lua")
 );
 script!(
-    EXTEND = lua!("record.lua", "entry.lua", "owned.lua"),
+    EXTEND = lua!("clock.lua", "record.lua", "entry.lua", "owned.lua"),
     busy!("string.sub(KEYS[1], 1, -1 - {{lock_id_length}})"; "prolong.lua"),
     lua!("extend.lua", "one.lua")
 );
 script!(
-    EXTEND_MANY = lua!("record.lua", "entry.lua", "owned.lua"),
+    EXTEND_MANY = lua!("clock.lua", "record.lua", "entry.lua", "owned.lua"),
     busy!("string.sub(KEYS[1], 1, -1 - {{lock_id_length}})"; "prolong.lua"),
-    lua!("extend.lua", "many.lua")
+    lua!("extend.lua", "as_text.lua", "many.lua")
 );
 script!(FORCE_RELEASE = busy!("ARGV[1]"; "freed.lua", "force_release.lua"), "return busy()");
-script!(BY_KEY = lua!("record.lua", "grant.lua", "by_key.lua"));
-script!(BY_ID = lua!("record.lua", "entry.lua", "grant.lua", "by_id.lua"));
-script!(INSPECT = lua!("record.lua", "grant.lua", "place.lua", "inspect.lua"));
-script!(LIST = lua!("record.lua", "entry.lua", "grant.lua", "place.lua", "list.lua"));
+script!(BY_KEY = lua!("clock.lua", "record.lua", "grant.lua", "by_key.lua"));
+script!(BY_ID = lua!("clock.lua", "record.lua", "entry.lua", "grant.lua", "by_id.lua"));
+script!(INSPECT = lua!("clock.lua", "record.lua", "grant.lua", "place.lua", "inspect.lua"));
+script!(LIST = lua!("clock.lua", "record.lua", "entry.lua", "grant.lua", "place.lua", "list.lua"));
 script!(PERMISSIONS = lua!("permissions.lua"));
 
 impl Script {
@@ -101,6 +116,8 @@ impl Script {
             .replace("{{line}}", LINE)
             .replace("{{leases}}", LEASES)
             .replace("{{turn}}", TURN)
+            .replace("{{taken}}", TAKEN)
+            .replace("{{apart}}", &APART.to_string())
             .replace("{{called}}", Placeholder::Called.start().trim_start_matches('~'))
             .replace("{{call_lease}}", &Line::CALL_LEASE.as_millis().to_string())
             .replace("{{stolen}}", STOLEN)
@@ -134,6 +151,7 @@ mod tests {
     fn every_placeholder_is_filled() {
         for script in [
             &*ACQUIRE,
+            &*ACQUIRE_MANY,
             &*ACQUIRE_ALL,
             &*INSPECT,
             &*RELEASE,
@@ -156,7 +174,12 @@ mod tests {
         for (file, text) in [
             ("acquire", include_str!("lua/acquire.lua")),
             ("acquire_all", include_str!("lua/acquire_all.lua")),
+            ("acquire_many", include_str!("lua/acquire_many.lua")),
+            ("acquire_one", include_str!("lua/acquire_one.lua")),
+            ("apart", include_str!("lua/apart.lua")),
             ("admit", include_str!("lua/admit.lua")),
+            ("as_text", include_str!("lua/as_text.lua")),
+            ("clock", include_str!("lua/clock.lua")),
             ("by_id", include_str!("lua/by_id.lua")),
             ("by_key", include_str!("lua/by_key.lua")),
             ("decide", include_str!("lua/decide.lua")),

@@ -16,4 +16,5 @@ pub(crate) mod per_runtime;
 pub(crate) mod placeholder;
 pub(crate) mod push_connection;
 pub(crate) mod resolve;
+pub(crate) mod stage;
 pub(crate) mod stored;

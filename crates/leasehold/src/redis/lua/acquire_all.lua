@@ -1,7 +1,6 @@
 -- KEYS  lock, fence counter and index of the lock id of the first request, of the second and so on
--- ARGV  channel of granted locks, '1' if a listener may be at
---       another node; and for each request its lock id, ttl, ttl and tolerance, key as JSON, rest of the record as JSON, mode,
---       how many may hold it in this mode or '-', 'ignore' or 'heed', and holder and key for the channel
+-- ARGV  channel of granted locks; and for each request its lock id, ttl and tolerance, key as JSON, rest of the record as JSON,
+--       mode, how many may hold it in this mode or '-', and 'ignore' or 'heed'
 -- Returns {1, fence, now, {expiry, slot}, ...} for new grants; {3, 'record' or 'grant', the same as JSON, ...} if the ids
 -- have all of them already; {2, number of the request, ...} for one that is refused, as decide.lua refuses it: nothing has
 -- changed then but that the first in line was called, if it can come.
@@ -11,10 +10,10 @@ if ARGV[#ARGV] == 'asking' then
 end
 local requests, has_all = {}, true
 for i = 1, #KEYS / 3 do
-  local a, k = 2 + (i - 1) * 9, (i - 1) * 3
-  local r = { lock = KEYS[k + 1], counter = KEYS[k + 2], index = KEYS[k + 3], id = ARGV[a + 1], ttl = ARGV[a + 2],
-    life = ARGV[a + 3], key = ARGV[a + 4], rest = ARGV[a + 5], mode = ARGV[a + 6], class = string.sub(ARGV[a + 6], 1, 1),
-    limit = tonumber(ARGV[a + 7]) or math.huge, line = ARGV[a + 8], told = ARGV[a + 9] }
+  local a, k = 1 + (i - 1) * 7, (i - 1) * 3
+  local r = { lock = KEYS[k + 1], counter = KEYS[k + 2], index = KEYS[k + 3], id = ARGV[a + 1], ttl = ARGV[a + 2] - TOLERANCE,
+    life = ARGV[a + 2], key = ARGV[a + 3], rest = ARGV[a + 4], mode = ARGV[a + 5], class = string.sub(ARGV[a + 5], 1, 1),
+    limit = tonumber(ARGV[a + 6]) or math.huge, line = ARGV[a + 7] }
   requests[i], r.state = r, look(r.lock)
   if r.state.broken then
     return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
@@ -58,6 +57,6 @@ for i, r in ipairs(requests) do
   end
   answer[i + 3] = admit(r, r.state, fence)
   settle(r.state, first_in_line(r.lock))
-  tell_granted(ARGV[1], ARGV[2], fence, r.told)
+  tell_granted(ARGV[1], string.format('%0{{fence_digits}}d', fence), r.key, r.rest)
 end
 return answer

@@ -25,9 +25,10 @@ end
 if ARGV[#ARGV] == 'asking' then
   return redis.error_reply('TRYAGAIN what belongs to the lock may still be on its way to this node')
 end
-local mode, limit, line, turn = string.match(ARGV[14], '^(%l+) (%S+) (%S+) (%S+)$')
-local r = { lock = KEYS[1], counter = KEYS[2], index = KEYS[3], id = ARGV[1], ttl = ARGV[2], life = ARGV[3], key = ARGV[4],
-  rest = ARGV[5], same_holder = ARGV[7], age = tonumber(ARGV[8]), stuck = ARGV[9], mode = mode,
+local mode, limit, line, turn, wanted = string.match(ARGV[7], '^(%l+) (%S+) (%S+) (%S+)(.*)$')
+local age, stuck, same_holder = string.match(wanted, '^\n(.*)\n(.*)\n(.*)$')
+local r = { lock = KEYS[1], counter = KEYS[2], index = KEYS[3], id = ARGV[3], ttl = ARGV[4] - TOLERANCE, life = ARGV[4],
+  key = ARGV[5], rest = ARGV[6], same_holder = same_holder or '', age = tonumber(age), stuck = stuck or '', mode = mode,
   class = string.sub(mode, 1, 1), limit = tonumber(limit) or math.huge, line = line, turn = turn }
 local held = look(r.lock, ...)
 if held.broken then
@@ -81,7 +82,7 @@ end
 local admitted = admit(r, held, fence)
 for _, victim in ipairs(victims) do
   if victim[2] then
-    redis.pcall('PUBLISH', ARGV[6], '{{stolen}}' .. victim[2])
+    redis.pcall('PUBLISH', string.sub(INDEXES, 1, -4) .. '{{taken}}', '{{stolen}}' .. victim[2])
   end
 end
 if held.class ~= 'e' then
@@ -93,5 +94,5 @@ elseif not first or first.id == r.id and call('EXISTS', r.lock .. LINE) == 0 the
   -- Nobody waits. Behind one who has it alone there is room for nobody, so that nobody is to be called.
   redis.pcall('SREM', BUSY, r.lock)
 end
-tell_granted(ARGV[10], ARGV[12], fence, ARGV[11])
+tell_granted(ARGV[2], string.format('%0{{fence_digits}}d', fence), r.key, r.rest)
 return {1, fence, now, admitted[1], admitted[2]}

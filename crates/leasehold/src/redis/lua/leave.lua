@@ -1,9 +1,13 @@
--- Releases a lock that others hold or wait for, too, or gives up a place in line. `entry` is what the index has, or the name of the
--- lock if it is a plain one.
+-- Releases whatever lock an id has, or gives up its place in line. Returns 1 if a lock was released, or the absence, as
+-- owned.lua tells it.
 
-local index, id, entry, is_plain = ...
+local index, id = ...
+local raw, entry = owned(index, id)
+if not raw and type(entry) ~= 'string' then
+  return entry
+end
 
-if is_plain then
+if raw then
   local first = find_first(entry)
   call('DEL', index)
   redis.pcall('SREM', HELD, entry)

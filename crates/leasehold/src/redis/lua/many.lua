@@ -6,12 +6,6 @@ local each = math.floor(#ARGV / #KEYS)
 local answers = {}
 for i, index in ipairs(KEYS) do
   local ok, answer = pcall(apply, index, unpack(ARGV, (i - 1) * each + 1, i * each))
-  if type(answer) == 'table' then
-    answer = answer.err
-  elseif not ok then
-    -- Before version 7 it is the text of a script that failed.
-    answer = 'ERR Error running script: ' .. answer
-  end
-  answers[i] = answer
+  answers[i] = as_text(ok, answer)
 end
 return answers

@@ -1,12 +1,6 @@
 -- Shared by the scripts below. A record is JSON; ours starts with the two fields that matter here, so that they can be
 -- read without decoding the rest. Records of other programs are decoded.
 
-local call = redis.call
-local TOLERANCE = {{tolerance}}
-
-local time = call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
 -- Whether a record says twice whose it is or when it ends, so that not everybody reads the same in it.
 local function contradicts_itself(raw)
   -- Whether `text` is there twice, as it is or as a pattern.
@@ -46,8 +40,4 @@ local function read(raw)
   if finite and not contradicts_itself(raw) then
     return record.lockId, record.expiresAtMs
   end
-end
-
-local function live(expires)
-  return expires > now - TOLERANCE
 end
