@@ -67,6 +67,15 @@ impl UrlReader {
         self.check_time(time)
     }
 
+    /// What an option says that is on or off.
+    pub(crate) fn switch(self, option: &str, text: &str) -> Result<bool, Error> {
+        match text {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(self.unusable(&format!("has a {option} option that is neither on nor off"))),
+        }
+    }
+
     /// A number of seconds, with or without a fraction: an option of somebody else.
     pub(crate) fn seconds(self, text: &str) -> Result<Duration, Error> {
         let seconds = text.trim_end_matches('s').parse().ok();

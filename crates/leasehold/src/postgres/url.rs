@@ -93,13 +93,7 @@ fn read_option(name: &str, value: &str, options: &mut PostgresOptions) -> Result
                 .filter(|size| POOLS.contains(size))
                 .ok_or_else(|| unusable("has a pool_size that is not between 1 and 1000 connections"))?;
         }
-        "wake_ups" => {
-            options.wake_ups = match value {
-                "on" => true,
-                "off" => false,
-                _ => return Err(unusable("has a wake_ups option that is neither on nor off")),
-            }
-        }
+        "wake_ups" => options.wake_ups = READER.switch(name, value)?,
         _ => return Ok(false),
     }
     Ok(true)

@@ -2,14 +2,15 @@
 
 use redis::Value;
 
+use super::client::Client;
 use super::many::{Call, Together};
 use super::names::Names;
 use super::record::{self, Form, Found};
-use super::{LARGEST, Redis, lifetime, script};
+use super::{LARGEST, lifetime, script};
 use crate::backend::{Acquire, AcquireAll, AcquireRequest, Contention, Grant, Line, MOST_KEYS, all};
 use crate::{Error, ErrorCode, Fence, Operation, Timestamp};
 
-impl Redis {
+impl Client {
     pub(super) async fn acquire_one(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
         let asked = Asked::new(&self.names, request)?;
         let (held, granted) = (self.names.held(), self.names.granted());

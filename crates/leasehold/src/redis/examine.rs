@@ -44,7 +44,7 @@ impl Redis {
     ///
     /// As for any operation, if the server cannot be asked at all.
     pub async fn examine(&self) -> Result<Vec<Check>, Error> {
-        self.connection()?.ready().await?;
+        self.client()?.connection.ready().await?;
         let info = self.info_of_primary().await?;
         let mut checks = vec![version(&info), self.permissions().await?, self.listening().await];
         if info.is_empty() {
@@ -75,18 +75,18 @@ impl Redis {
         let mut info = HashMap::new();
         for _ in 0..self.server.endpoints() {
             // Only to be sent to the right place. What is not allowed shows later.
-            let _ = self.connection()?.run(Operation::Lookup, &script::BY_KEY, &[&probe], &[]).await;
+            let _ = self.client()?.connection.run(Operation::Lookup, &script::BY_KEY, &[&probe], &[]).await;
             info = self.info().await;
             if info.get("role").is_none_or(|role| role == "master") {
                 break;
             }
-            self.connection()?.try_other_host();
+            self.client()?.connection.try_other_host();
         }
         Ok(info)
     }
 
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
-        let value = self.connection().ok()?.query(command).await.ok()?;
+        let value = self.client().ok()?.connection.query(command).await.ok()?;
         redis::from_redis_value(value).ok()
     }
 
@@ -106,7 +106,8 @@ impl Redis {
         // The name of an index that nobody has: every other name could be that of somebody's lock.
         let (probe, pattern) = (names.index(&LockId::random()?), names.index_pattern());
         let tried = self
-            .connection()?
+            .client()?
+            .connection
             .run(Operation::Lookup, &script::PERMISSIONS, &[&probe], &[&names.taken(), &pattern])
             .await;
         let answers: Vec<String> = match tried {
@@ -142,7 +143,14 @@ impl Redis {
         for (command, script, rule) in [("EVALSHA", "0".repeat(40), "+evalsha"), ("EVAL", "return 1".into(), "+eval")] {
             let mut command = redis::cmd(command);
             command.arg(script).arg(0);
-            if self.connection().ok()?.query(&command).await.is_err_and(|error| error.code() == ErrorCode::AuthFailed) {
+            if self
+                .client()
+                .ok()?
+                .connection
+                .query(&command)
+                .await
+                .is_err_and(|error| error.code() == ErrorCode::AuthFailed)
+            {
                 missing.push(rule);
             }
         }

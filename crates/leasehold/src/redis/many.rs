@@ -2,10 +2,11 @@ use std::pin::Pin;
 
 use redis::{RedisError, Value};
 
+use super::client::Client;
 use super::error::{server_error, translate};
 use super::script::{self, Script};
-use super::{Redis, decode_extend, decode_release, lifetime};
-use crate::backend::{Backend, Extend, Release, all};
+use super::{decode_extend, decode_release, lifetime};
+use crate::backend::{Extend, Release, all};
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
 /// One request of many that is sent by itself.
@@ -17,14 +18,17 @@ pub(super) enum Together<T> {
     Apart,
 }
 
-impl Redis {
+impl Client {
     pub(super) async fn extend_together(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
         let ids: Vec<_> = locks.iter().map(|(id, _)| id).collect();
         let lifetimes: Vec<_> = locks.iter().map(|(_, ttl)| lifetime(*ttl)).collect();
         let arguments = ids.iter().zip(&lifetimes).flat_map(|(id, (ttl, life))| [id.expose(), ttl, life]).collect();
         match self.by_ids(Operation::Extend, &script::EXTEND_MANY, &ids, arguments).await {
             Together::Answers(answers) => answers.into_iter().map(|answer| answer.map(decode_extend)).collect(),
-            Together::Apart => all(locks.iter().map(|(id, ttl)| self.extend(id, *ttl)).collect()).await,
+            Together::Apart => {
+                let calls = locks.iter().map(|(id, ttl)| -> Call<'_, Extend> { Box::pin(self.extend_one(id, *ttl)) });
+                all(calls.collect()).await
+            }
         }
     }
 
@@ -92,10 +96,8 @@ impl Redis {
         match answer {
             Value::BulkString(text) if text.first().is_some_and(u8::is_ascii_uppercase) => {
                 let error = server_error(&text);
-                if self.server.is_wrong(&error)
-                    && let Ok(connection) = self.connection()
-                {
-                    connection.try_other_host();
+                if self.server.is_wrong(&error) {
+                    self.connection.try_other_host();
                 }
                 Err(translate(error, true).during(operation))
             }

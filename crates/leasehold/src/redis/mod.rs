@@ -1,6 +1,7 @@
 //! Locks in a Redis server.
 
 mod acquire;
+mod client;
 mod connection;
 mod driver;
 mod error;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use redis::{FromRedisValue, Value};
 
-use self::connection::ReconnectingConnection;
+use self::client::Client;
 use self::names::Names;
 use self::push::{Source, SubscriberConnection};
 use self::record::{Form, Found};
@@ -41,8 +42,9 @@ use crate::backend::{
 };
 use crate::remote::listener::Listener;
 use crate::remote::per_runtime::PerRuntime;
+use crate::remote::stage;
 use crate::timestamp::TOLERANCE_MILLIS;
-use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
+use crate::{Error, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
 pub use options::{RedisOptions, RedisTls};
@@ -78,9 +80,11 @@ const LARGEST: u64 = (1 << 53) - 1;
 /// # }
 /// ```
 pub struct Redis {
-    names: Names,
+    names: Arc<Names>,
     server: Arc<Server>,
-    connections: PerRuntime<ReconnectingConnection>,
+    clients: PerRuntime<Client>,
+    /// Whether requests that come together are sent together.
+    batching: bool,
     listeners: PerRuntime<Listener>,
 }
 
@@ -96,17 +100,17 @@ impl Redis {
     /// | `redis+sentinel://host-1:26379,host-2:26379/mymaster/0` | the primary that Sentinel names; with TLS `rediss+sentinel://` |
     ///
     /// The options of [`RedisOptions`] go after a question mark: `prefix`, `timeout` such as `5s`,
-    /// `ca`, `cert`, `key`, `sentinel_user` and `sentinel_password`. Special characters are
+    /// `batching` (`on` or `off`), `ca`, `cert`, `key`, `sentinel_user` and `sentinel_password`. Special characters are
     /// percent-encoded.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong,
-    /// [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in,
-    /// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
-    /// [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the URL is wrong,
+    /// [`AuthFailed`](crate::ErrorCode::AuthFailed) if the server does not let us in,
+    /// [`ServiceUnavailable`](crate::ErrorCode::ServiceUnavailable) or
+    /// [`NetworkTimeout`](crate::ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats
     /// the URL.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::connect_with(url, RedisOptions::default()).await
@@ -122,12 +126,13 @@ impl Redis {
     pub async fn connect_with(url: &str, options: RedisOptions) -> Result<Self, Error> {
         let (server, options) = url::parse(url, options)?;
         let redis = Self {
-            names: Names::new(&options.prefix)?,
+            names: Arc::new(Names::new(&options.prefix)?),
             server: Arc::new(server),
-            connections: PerRuntime::new(),
+            clients: PerRuntime::new(),
+            batching: options.batching,
             listeners: PerRuntime::new(),
         };
-        redis.connection()?.ready().await?;
+        redis.client()?.connection.ready().await?;
         Ok(redis)
     }
 
@@ -138,13 +143,7 @@ impl Redis {
         keys: &[&str],
         arguments: &[&str],
     ) -> Result<T, Error> {
-        let value = self.connection()?.run(operation, script, keys, arguments).await?;
-        redis::from_redis_value(value).map_err(|source| {
-            Error::new(ErrorCode::Internal, "an unexpected answer of the server")
-                .with_source(source)
-                .during(operation)
-                .with_outcome_unknown()
-        })
+        self.client()?.run(operation, script, keys, arguments).await
     }
 
     /// Removes what the key of an examination has left: its fence.
@@ -152,19 +151,12 @@ impl Redis {
         let counter = self.names.fence(&self.names.lock(key)?)?;
         let mut command = redis::cmd("DEL");
         command.arg(counter);
-        self.connection()?.query(&command).await.map(drop)
+        self.client()?.connection.query(&command).await.map(drop)
     }
 
-    async fn release_one(&self, id: &LockId) -> Result<Release, Error> {
-        let index = self.names.index(id);
-        let arguments = [id.expose(), &self.names.held()];
-        let answer = self.run(Operation::Release, &script::RELEASE, &[&index], &arguments).await?;
-        Ok(decode_release(answer))
-    }
-
-    /// The connection of the runtime that runs the caller.
-    fn connection(&self) -> Result<Arc<ReconnectingConnection>, Error> {
-        self.connections.get(|| Ok(ReconnectingConnection::new(self.server.clone())))
+    /// The client of the runtime that runs the caller.
+    fn client(&self) -> Result<Arc<Client>, Error> {
+        self.clients.get(|| Ok(Client::new(self.names.clone(), self.server.clone(), self.batching)))
     }
 
     /// The listener of the runtime that runs the caller.
@@ -197,31 +189,33 @@ impl Redis {
 #[async_trait]
 impl Backend for Redis {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        self.acquire_one(request).await
+        stage::send(&self.client()?, request).await
     }
 
     async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
-        self.acquire_several(requests).await
+        self.client()?.acquire_several(requests).await
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        self.release_one(id).await
+        stage::send(&self.client()?, id).await
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        let index = self.names.index(id);
-        let (ttl, life) = lifetime(ttl);
-        let arguments = [id.expose(), &ttl, &life];
-        let answer = self.run(Operation::Extend, &script::EXTEND, &[&index], &arguments).await?;
-        Ok(decode_extend(answer))
+        self.client()?.extend_one(id, ttl).await
     }
 
     async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
-        self.extend_together(locks).await
+        match self.client() {
+            Ok(client) => client.extend_together(locks).await,
+            Err(error) => vec![Err(error); locks.len()],
+        }
     }
 
     async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
-        self.release_together(ids).await
+        match self.client() {
+            Ok(client) => client.release_together(ids).await,
+            Err(error) => vec![Err(error); ids.len()],
+        }
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {

@@ -14,6 +14,9 @@ pub struct RedisOptions {
     pub prefix: String,
     /// The longest that one operation may take, connecting included. 5 seconds by default.
     pub timeout: Duration,
+    /// Whether requests that come while others are on their way are sent together, which they are by
+    /// default. Those who measure may want to know what it brings.
+    pub batching: bool,
     /// For `rediss:` URLs: whom to trust and who we are.
     pub tls: RedisTls,
     /// A file with the password for the server, instead of one in the URL. It is read when the
@@ -42,6 +45,7 @@ impl Default for RedisOptions {
         Self {
             prefix: "syncguard".to_owned(),
             timeout: Capabilities::DEFAULT_CALL_TIMEOUT,
+            batching: true,
             tls: RedisTls::default(),
             password_file: None,
             sentinel_user: None,
@@ -62,6 +66,13 @@ impl RedisOptions {
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// Whether requests that come while others are on their way are sent together.
+    #[must_use]
+    pub fn with_batching(mut self, batching: bool) -> Self {
+        self.batching = batching;
         self
     }
 
@@ -122,6 +133,7 @@ impl fmt::Debug for RedisOptions {
         f.debug_struct("RedisOptions")
             .field("prefix", &self.prefix)
             .field("timeout", &self.timeout)
+            .field("batching", &self.batching)
             .field("tls", &self.tls)
             .field("password_file", &self.password_file)
             .field("sentinel_user", &self.sentinel_user)

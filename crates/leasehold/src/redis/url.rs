@@ -20,8 +20,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// What our errors say of URLs.
 pub(super) const READER: UrlReader = UrlReader { scheme: "redis" };
 
-const KNOWN: &str =
-    "prefix, timeout, ca, cert, key, password_file, sentinel_user, sentinel_password; and for sockets: db, user, pass";
+const KNOWN: &str = "prefix, timeout, batching, ca, cert, key, password_file, sentinel_user, sentinel_password; and for sockets: db, user, pass";
 
 /// What a URL is made of.
 struct Parts<'a> {
@@ -113,6 +112,7 @@ impl Target {
         url.option_unless(&0, "db", &database);
         url.option_unless(&usual.prefix, "prefix", &options.prefix);
         url.option_unless(&time(usual.timeout), "timeout", &time(options.timeout));
+        url.option_unless("on", "batching", if options.batching { "on" } else { "off" });
         let RedisTls { ca, cert, key } = &options.tls;
         for (name, file) in [("ca", ca), ("cert", cert), ("key", key)] {
             if let Some(file) = file {
@@ -252,6 +252,7 @@ fn read_options(given: &[UrlOption<'_>], of_socket: bool, options: &mut RedisOpt
         match *name {
             "prefix" => options.prefix.clone_from(value),
             "timeout" => options.timeout = READER.time(name, value)?,
+            "batching" => options.batching = READER.switch(name, value)?,
             "ca" => options.tls.ca = Some(value.into()),
             "cert" => options.tls.cert = Some(value.into()),
             "key" => options.tls.key = Some(value.into()),
@@ -380,7 +381,7 @@ mod tests {
             scheme in select(vec!["redis", "rediss", "valkey", "valkeys", "unix", "redis+sentinel", "rediss+sentinel"]),
             written in odd_urls::written(
                 &["pass", "user", "sentinel_password", "sentinel_user", "password"],
-                &["prefix=a%40b", "prefix={x}", "prefix=b@c", "timeout=2.5s", "timeout=0.123456789s", "ca=/a%26b", "db=3"],
+                &["prefix=a%40b", "prefix={x}", "prefix=b@c", "timeout=2.5s", "timeout=0.123456789s", "batching=off", "ca=/a%26b", "db=3"],
                 &["h", "a:1,b:2", "[::1]:7", "h%41", "H"],
                 &["", "/", "/0", "/3", "/m", "/m%2Fn/4"],
             ),
