@@ -12,6 +12,7 @@ use test_servers::{FirestoreFault, PgBouncer, RedisCluster};
 use test_support::postgres::Database;
 
 use crate::Failure;
+use crate::crowd::Crowd;
 
 /// Every layer, which must pass on what it does not care about.
 pub(crate) async fn layers() -> Result<RealHarness, Failure> {
@@ -20,6 +21,14 @@ pub(crate) async fn layers() -> Result<RealHarness, Failure> {
     let store = Arc::new(TelemetryLayer::include_raw(MetricsLayer::new(store), true, |_| {}));
     let peer = Arc::new(Redis::connect(&server.url()).await?);
     Ok(RealHarness::new(store, peer).keeping(server))
+}
+
+/// With others on their way at the same time, so that all are sent together.
+pub(crate) async fn redis_crowd() -> Result<RealHarness, Failure> {
+    let server = test_servers::Redis::start();
+    let store = Crowd::new(Redis::connect(&server.url()).await?)?;
+    let peer = Crowd::new(Redis::connect(&server.url()).await?)?;
+    Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping(server))
 }
 
 /// Two handles that know the way to the locks through different nodes only, neither of which has

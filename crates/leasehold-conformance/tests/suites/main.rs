@@ -1,10 +1,11 @@
 //! Every store of the table: through two handles of this process, and through one here and one in
 //! another process. And what some of them have besides: the store inside the process, layers, a
-//! cluster, a pooler, conflicts. Every case has a store of its own, but for the cluster. Cases that
+//! crowd, a cluster, a pooler, conflicts. Every case has a store of its own, but for the cluster. Cases that
 //! run in one process share servers that take long to start, so `cargo test` is several times as
 //! fast here as a runner with a process for each.
 
 mod around;
+mod crowd;
 mod memory;
 
 use std::error::Error;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         suites.push(Suite::new(format!("{}_other_process", store.name), move || two_processes(store)));
     }
     suites.push(shorter(Suite::new("redis_with_layers", around::layers)));
+    suites.push(shorter(Suite::new("redis_crowd", around::redis_crowd)));
     suites.push(shorter(Suite::new("redis_cluster", around::cluster)));
     // A pooler does not deliver notifications.
     suites.push(shorter(Suite::new("postgres_pgbouncer", around::pooler)).without_wake_ups());

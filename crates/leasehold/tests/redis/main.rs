@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod as_in_memory;
+mod batching;
 mod cluster;
 mod cluster_moves;
 mod connections;
