@@ -90,6 +90,7 @@ pub mod layers;
 mod lock_id;
 mod locks;
 mod loss;
+mod map;
 pub mod memory;
 mod metadata;
 #[cfg(feature = "metrics")]

@@ -1,10 +1,11 @@
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, Semaphore};
 
+use crate::map::{Map, RandomState};
 use crate::sync::lock;
 
 const SHARDS: usize = 16;
@@ -19,7 +20,7 @@ pub(super) struct Queue<K> {
     shards: [Mutex<Shard<K>>; SHARDS],
 }
 
-type Shard<K> = HashMap<K, HashMap<Option<Id>, Arc<KeyQueue>>>;
+type Shard<K> = Map<K, HashMap<Option<Id>, Arc<KeyQueue>>>;
 
 #[derive(Debug)]
 struct KeyQueue {
@@ -32,7 +33,7 @@ struct KeyQueue {
 
 impl<K: Hash + Eq + Clone> Queue<K> {
     pub(super) fn new() -> Self {
-        Self { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
+        Self { hasher: RandomState::default(), shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
     /// Waits for the first place in the line for `key`.

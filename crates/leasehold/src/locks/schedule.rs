@@ -1,18 +1,19 @@
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::hold::Hold;
 use crate::backend::MOST_AT_ONCE;
+use crate::map::Map;
 use crate::{Fence, Key, LockId, Mode};
 
 /// All the locks this handle holds, when each needs the keeper next, and which of them wait for
 /// their renewal to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    holds: HashMap<LockId, Entry>,
+    holds: Map<LockId, Entry>,
     /// Of exclusive locks: others may have many holds of one key.
-    keys: HashMap<Key, LockId>,
+    keys: Map<Key, LockId>,
     by_due: BTreeSet<(Instant, LockId)>,
     /// The holds whose renewal is due: by the magnitude of their ttl, the most urgent first. One
     /// that lasts for a moment does not travel with one that lasts for minutes, because the store

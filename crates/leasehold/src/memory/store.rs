@@ -1,5 +1,4 @@
-use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -11,6 +10,7 @@ use crate::backend::{
 };
 use crate::clock::Clock;
 use crate::key_state::{Acquired, KeyState};
+use crate::map::{Map, RandomState};
 use crate::sync::lock;
 use crate::{Error, Fence, Key, LockId, Loss, Timestamp, Ttl};
 
@@ -24,7 +24,7 @@ pub(super) struct Store {
     clock: Clock,
     hasher: RandomState,
     keys: [Mutex<KeyShard>; SHARDS],
-    ids: [Mutex<HashMap<LockId, Key>>; SHARDS],
+    ids: [Mutex<Map<LockId, Key>>; SHARDS],
     taken: Mutex<Vec<Publisher>>,
     granted: Mutex<Vec<Publisher>>,
     /// Whether anybody ever wanted to hear of grants.
@@ -34,11 +34,11 @@ pub(super) struct Store {
 
 #[derive(Debug, Default)]
 struct KeyShard {
-    entries: HashMap<Key, Entry>,
+    entries: Map<Key, Entry>,
     /// The highest fence granted in this shard. One counter for all its keys is as good as one for
     /// each, because fences need only increase, and it lets go of keys that are no longer used.
     last_fence: Option<Fence>,
-    readers: HashMap<Key, Readers>,
+    readers: Map<Key, Readers>,
 }
 
 /// Whom to tell once the shard is unlocked.
@@ -65,7 +65,7 @@ impl Store {
     pub(super) fn new(clock: Clock) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             clock,
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             keys: std::array::from_fn(|_| Mutex::default()),
             ids: std::array::from_fn(|_| Mutex::default()),
             taken: Mutex::default(),
@@ -195,7 +195,7 @@ impl Store {
         let mut numbers: Vec<_> = requests.iter().map(|request| self.shard_of(&request.key)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let mut shards: HashMap<_, _> = numbers.into_iter().map(|number| (number, lock(&self.keys[number]))).collect();
+        let mut shards: Map<_, _> = numbers.into_iter().map(|number| (number, lock(&self.keys[number]))).collect();
         let now = self.clock.timestamp();
         let states: Vec<_> = requests
             .iter()
@@ -450,7 +450,7 @@ impl Store {
         lock(&self.keys[self.shard_of(key)])
     }
 
-    fn id_shard(&self, id: &LockId) -> MutexGuard<'_, HashMap<LockId, Key>> {
+    fn id_shard(&self, id: &LockId) -> MutexGuard<'_, Map<LockId, Key>> {
         lock(&self.ids[self.shard_of(id)])
     }
 
