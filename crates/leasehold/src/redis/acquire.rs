@@ -3,11 +3,10 @@
 use redis::Value;
 
 use super::client::Client;
-use super::many::{Call, Together};
 use super::names::Names;
 use super::record::{self, Form, Found};
 use super::{LARGEST, lifetime, script};
-use crate::backend::{Acquire, AcquireAll, AcquireRequest, Contention, Grant, Line, MOST_KEYS, all};
+use crate::backend::{Acquire, AcquireAll, AcquireRequest, Contention, Grant, Line, MOST_KEYS};
 use crate::{Error, ErrorCode, Fence, Operation, Timestamp};
 
 impl Client {
@@ -20,38 +19,31 @@ impl Client {
         decode(&answer, request).map_err(|error| error.during(Operation::Acquire))
     }
 
-    /// Asks for many locks at once, each for itself. What cannot be decided at a glance is asked for
-    /// once more, alone.
-    pub(super) async fn acquire_together(&self, requests: &[AcquireRequest]) -> Vec<Result<Acquire, Error>> {
-        let asked: Vec<_> = requests.iter().map(|request| Asked::new(&self.names, request)).collect();
+    /// Asks for many locks at once, each for itself. None: nothing was done about that one, and it
+    /// has to be asked for alone.
+    pub(super) async fn acquire_together(&self, requests: &[AcquireRequest]) -> Vec<Option<Result<Acquire, Error>>> {
+        let asked: Vec<_> = requests.iter().map(|request| Asked::new(&self.names, request).ok()).collect();
         let (held, granted) = (self.names.held(), self.names.granted());
         let (mut keys, mut arguments) = (Vec::new(), vec![&*held, &granted]);
-        let sent = requests.iter().zip(&asked).filter_map(|(request, asked)| Some((request, asked.as_ref().ok()?)));
-        for (request, asked) in sent {
-            keys.extend(asked.keys());
-            arguments.extend(asked.arguments(request));
-        }
-        let together =
-            self.together(Operation::Acquire, &script::ACQUIRE_MANY, &keys, &arguments, keys.len() / 3).await;
-        let mut answers = match together {
-            Together::Answers(answers) => answers.into_iter().map(Some).collect(),
-            Together::Apart => Vec::new(),
-        }
-        .into_iter();
-        let calls = requests.iter().zip(&asked).map(|(request, asked)| -> Call<'_, Acquire> {
-            let answer = match asked {
-                Ok(_) => answers.next().flatten(),
-                Err(error) => Some(Err(error.clone())),
-            };
-            match answer {
-                None | Some(Ok(Value::Int(script::APART))) => Box::pin(self.acquire_one(request)),
-                Some(answer) => Box::pin(std::future::ready(
-                    answer
-                        .and_then(|answer| decode(&answer, request).map_err(|error| error.during(Operation::Acquire))),
-                )),
+        for (request, asked) in requests.iter().zip(&asked) {
+            // What is wrong with a key is said to whoever asks for it alone.
+            if let Some(asked) = asked {
+                keys.extend(asked.keys());
+                arguments.extend(asked.arguments(request));
             }
-        });
-        all(calls.collect()).await
+        }
+        let sent = keys.len() / 3;
+        let answers = self.together(Operation::Acquire, &script::ACQUIRE_MANY, &keys, &arguments, sent).await;
+        let mut answers = answers.into_iter().flatten();
+        let answered = |(request, asked): (&AcquireRequest, &Option<Asked>)| {
+            asked.as_ref()?;
+            match answers.next()? {
+                Ok(Value::Int(script::APART)) => None,
+                Ok(answer) => Some(decode(&answer, request).map_err(|error| error.during(Operation::Acquire))),
+                Err(error) => Some(Err(error)),
+            }
+        };
+        requests.iter().zip(&asked).map(answered).collect()
     }
 
     pub(super) async fn acquire_several(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {

@@ -8,7 +8,7 @@ use super::script::{self, Script};
 use super::server::Server;
 use super::{decode_extend, decode_release, lifetime};
 use crate::backend::{Acquire, AcquireRequest, Extend, Release};
-use crate::remote::stage::{Batching, Stage};
+use crate::remote::stage::{self, Batching, Stage};
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
 /// What the tasks of one runtime share: a connection, and where requests wait to be sent together.
@@ -17,8 +17,8 @@ pub(super) struct Client {
     pub(super) names: Arc<Names>,
     pub(super) server: Arc<Server>,
     pub(super) connection: ReconnectingConnection,
-    acquires: Stage<AcquireRequest, Acquire>,
-    releases: Stage<LockId, Release>,
+    acquires: Stage<AcquireRequest, Option<Acquire>>,
+    releases: Stage<LockId, Option<Release>>,
 }
 
 impl Client {
@@ -44,6 +44,22 @@ impl Client {
         })
     }
 
+    /// Asks for a lock, together with others that ask at the same time.
+    pub(super) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Acquire, Error> {
+        match stage::send(self, request).await? {
+            Some(answer) => Ok(answer),
+            None => self.acquire_one(request).await,
+        }
+    }
+
+    /// Releases a lock, together with others that are released at the same time.
+    pub(super) async fn release(self: &Arc<Self>, id: &LockId) -> Result<Release, Error> {
+        match stage::send(self, id).await? {
+            Some(answer) => Ok(answer),
+            None => self.release_one(id).await,
+        }
+    }
+
     pub(super) async fn release_one(&self, id: &LockId) -> Result<Release, Error> {
         let index = self.names.index(id);
         let arguments = [id.expose(), &self.names.held()];
@@ -58,34 +74,38 @@ impl Client {
     }
 }
 
+/// What has to be sent alone is not answered, so that whoever wants it does so, and nobody else waits.
 impl Batching<AcquireRequest> for Client {
-    type Answer = Acquire;
+    type Answer = Option<Acquire>;
 
-    fn stage(&self) -> &Stage<AcquireRequest, Acquire> {
+    fn stage(&self) -> &Stage<AcquireRequest, Option<Acquire>> {
         &self.acquires
     }
 
-    async fn send_one(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        self.acquire_one(request).await
+    async fn send_one(&self, request: &AcquireRequest) -> Result<Option<Acquire>, Error> {
+        self.acquire_one(request).await.map(Some)
     }
 
-    async fn send_many(&self, requests: Vec<AcquireRequest>) -> Vec<Result<Acquire, Error>> {
-        self.acquire_together(&requests).await
+    async fn send_many(&self, requests: Vec<AcquireRequest>) -> Vec<Result<Option<Acquire>, Error>> {
+        self.acquire_together(&requests).await.into_iter().map(Option::transpose).collect()
     }
 }
 
 impl Batching<LockId> for Client {
-    type Answer = Release;
+    type Answer = Option<Release>;
 
-    fn stage(&self) -> &Stage<LockId, Release> {
+    fn stage(&self) -> &Stage<LockId, Option<Release>> {
         &self.releases
     }
 
-    async fn send_one(&self, id: &LockId) -> Result<Release, Error> {
-        self.release_one(id).await
+    async fn send_one(&self, id: &LockId) -> Result<Option<Release>, Error> {
+        self.release_one(id).await.map(Some)
     }
 
-    async fn send_many(&self, ids: Vec<LockId>) -> Vec<Result<Release, Error>> {
-        self.release_together(&ids).await
+    async fn send_many(&self, ids: Vec<LockId>) -> Vec<Result<Option<Release>, Error>> {
+        match self.release_at_once(&ids).await {
+            Some(answers) => answers.into_iter().map(|answer| answer.map(Some)).collect(),
+            None => ids.iter().map(|_| Ok(None)).collect(),
+        }
     }
 }

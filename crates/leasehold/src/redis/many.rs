@@ -10,22 +10,16 @@ use crate::backend::{Extend, Release, all};
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
 /// One request of many that is sent by itself.
-pub(super) type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
-
-/// What one script says to many requests: the answer to each, or that each has to be sent by itself.
-pub(super) enum Together<T> {
-    Answers(Vec<Result<T, Error>>),
-    Apart,
-}
+type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 impl Client {
     pub(super) async fn extend_together(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
-        let ids: Vec<_> = locks.iter().map(|(id, _)| id).collect();
+        let ids: Vec<_> = locks.iter().map(|(id, _)| *id).collect();
         let lifetimes: Vec<_> = locks.iter().map(|(_, ttl)| lifetime(*ttl)).collect();
         let arguments = ids.iter().zip(&lifetimes).flat_map(|(id, (ttl, life))| [id.expose(), ttl, life]).collect();
         match self.by_ids(Operation::Extend, &script::EXTEND_MANY, &ids, arguments).await {
-            Together::Answers(answers) => answers.into_iter().map(|answer| answer.map(decode_extend)).collect(),
-            Together::Apart => {
+            Some(answers) => answers.into_iter().map(|answer| answer.map(decode_extend)).collect(),
+            None => {
                 let calls = locks.iter().map(|(id, ttl)| -> Call<'_, Extend> { Box::pin(self.extend_one(id, *ttl)) });
                 all(calls.collect()).await
             }
@@ -33,16 +27,21 @@ impl Client {
     }
 
     pub(super) async fn release_together(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
-        let ids: Vec<_> = ids.iter().collect();
-        let held = self.names.held();
-        let arguments = ids.iter().flat_map(|id| [id.expose(), &held]).collect();
-        match self.by_ids(Operation::Release, &script::RELEASE_MANY, &ids, arguments).await {
-            Together::Answers(answers) => answers.into_iter().map(|answer| answer.map(decode_release)).collect(),
-            Together::Apart => {
+        match self.release_at_once(ids).await {
+            Some(answers) => answers,
+            None => {
                 let calls = ids.iter().map(|id| -> Call<'_, Release> { Box::pin(self.release_one(id)) });
                 all(calls.collect()).await
             }
         }
+    }
+
+    /// Releases many locks in one request. None: nothing was done, and each has to be released alone.
+    pub(super) async fn release_at_once(&self, ids: &[LockId]) -> Option<Vec<Result<Release, Error>>> {
+        let held = self.names.held();
+        let arguments = ids.iter().flat_map(|id| [id.expose(), &held]).collect();
+        let answers = self.by_ids(Operation::Release, &script::RELEASE_MANY, ids, arguments).await?;
+        Some(answers.into_iter().map(|answer| answer.map(decode_release)).collect())
     }
 
     /// Runs a script over the locks of many ids, which answers to each with a number.
@@ -50,24 +49,21 @@ impl Client {
         &self,
         operation: Operation,
         script: &Script,
-        ids: &[&LockId],
+        ids: &[LockId],
         arguments: Vec<&str>,
-    ) -> Together<i64> {
+    ) -> Option<Vec<Result<i64, Error>>> {
         let indexes: Vec<_> = ids.iter().map(|id| self.names.index(id)).collect();
         let keys: Vec<_> = indexes.iter().map(String::as_str).collect();
-        match self.together(operation, script, &keys, &arguments, ids.len()).await {
-            Together::Apart => Together::Apart,
-            Together::Answers(answers) => {
-                let number = |answer| match answer {
-                    Value::Int(answer) => Ok(answer),
-                    _ => Err(strange(operation)),
-                };
-                Together::Answers(answers.into_iter().map(|answer| answer.and_then(number)).collect())
-            }
-        }
+        let answers = self.together(operation, script, &keys, &arguments, ids.len()).await?;
+        let number = |answer| match answer {
+            Value::Int(answer) => Ok(answer),
+            _ => Err(strange(operation)),
+        };
+        Some(answers.into_iter().map(|answer| answer.and_then(number)).collect())
     }
 
-    /// Runs a script that answers so many requests.
+    /// Runs a script that answers so many requests. None: nothing was done, and each has to be sent
+    /// by itself.
     pub(super) async fn together(
         &self,
         operation: Operation,
@@ -75,19 +71,19 @@ impl Client {
         keys: &[&str],
         arguments: &[&str],
         requests: usize,
-    ) -> Together<Value> {
+    ) -> Option<Vec<Result<Value, Error>>> {
         // A script for one is known to the server already.
         if requests < 2 {
-            return Together::Apart;
+            return None;
         }
         match self.run::<Vec<Value>>(operation, script, keys, arguments).await {
             Ok(answers) if answers.len() == requests => {
-                Together::Answers(answers.into_iter().map(|answer| self.one_of_many(operation, answer)).collect())
+                Some(answers.into_iter().map(|answer| self.one_of_many(operation, answer)).collect())
             }
-            Ok(_) => Together::Answers(vec![Err(strange(operation)); requests]),
+            Ok(_) => Some(vec![Err(strange(operation)); requests]),
             // While a cluster moves the locks they may be in two places.
-            Err(error) if moving(&error) => Together::Apart,
-            Err(error) => Together::Answers(vec![Err(error); requests]),
+            Err(error) if moving(&error) => None,
+            Err(error) => Some(vec![Err(error); requests]),
         }
     }
 

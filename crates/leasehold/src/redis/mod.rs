@@ -42,7 +42,6 @@ use crate::backend::{
 };
 use crate::remote::listener::Listener;
 use crate::remote::per_runtime::PerRuntime;
-use crate::remote::stage;
 use crate::timestamp::TOLERANCE_MILLIS;
 use crate::{Error, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
@@ -189,7 +188,7 @@ impl Redis {
 #[async_trait]
 impl Backend for Redis {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        stage::send(&self.client()?, request).await
+        self.client()?.acquire(request).await
     }
 
     async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
@@ -197,7 +196,7 @@ impl Backend for Redis {
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        stage::send(&self.client()?, id).await
+        self.client()?.release(id).await
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
