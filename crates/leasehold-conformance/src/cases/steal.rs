@@ -38,10 +38,12 @@ async fn never_without_permission(cx: &Context) {
 }
 
 async fn same_holder_takes_its_own_lock_back(cx: &Context) {
-    let key = cx.key("left-behind");
-    granted(&cx.backend, &named(&key, "worker", Steal::NEVER)).await;
-    let thief = granted(&cx.peer, &named(&key, "worker", SAME_HOLDER)).await;
-    assert_eq!(cx.record(&key).await.map(|record| record.lock_id), Some(thief.lock_id));
+    for (number, name) in ["worker", "worker -", "- 1 ignore -", "-"].into_iter().enumerate() {
+        let key = cx.key(&format!("left-behind-{number}"));
+        granted(&cx.backend, &named(&key, name, Steal::NEVER)).await;
+        let thief = granted(&cx.peer, &named(&key, name, SAME_HOLDER)).await;
+        assert_eq!(cx.record(&key).await.map(|record| record.lock_id), Some(thief.lock_id), "{name}");
+    }
 }
 
 async fn same_holder_leaves_strangers_alone(cx: &Context) {

@@ -1,15 +1,20 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::FromRedisValue;
+use tokio::time::Instant;
 
 use super::connection::ReconnectingConnection;
 use super::names::Names;
 use super::script::{self, Script};
 use super::server::Server;
 use super::{decode_extend, decode_release, lifetime};
-use crate::backend::{Acquire, AcquireRequest, Extend, Release};
+use crate::backend::{Acquire, AcquireRequest, Extend, Mode, Release};
 use crate::remote::stage::{self, Batching, Stage};
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
+
+/// What the server takes for one acquire or release, about.
+const SERVICE: Duration = Duration::from_micros(25);
 
 /// What the tasks of one runtime share: a connection, and where requests wait to be sent together.
 #[derive(Debug)]
@@ -25,7 +30,8 @@ impl Client {
     /// A client for the runtime that runs the caller.
     pub(super) fn new(names: Arc<Names>, server: Arc<Server>, batching: bool) -> Self {
         let connection = ReconnectingConnection::new(server.clone());
-        Self { names, server, connection, acquires: Stage::new(batching), releases: Stage::new(batching) }
+        let (acquires, releases) = (Stage::new(batching, SERVICE), Stage::new(batching, SERVICE));
+        Self { names, server, connection, acquires, releases }
     }
 
     pub(super) async fn run<T: FromRedisValue>(
@@ -46,18 +52,36 @@ impl Client {
 
     /// Asks for a lock, together with others that ask at the same time.
     pub(super) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Acquire, Error> {
+        // Nothing else can be decided at a glance.
+        if request.mode != Mode::Exclusive || request.steal.is_possible() {
+            return self.acquire_one(request).await;
+        }
+        let begun = Instant::now();
         match stage::send(self, request).await? {
             Some(answer) => Ok(answer),
-            None => self.acquire_one(request).await,
+            None => self.in_the_same_time(Operation::Acquire, begun, self.acquire_one(request)).await,
         }
     }
 
     /// Releases a lock, together with others that are released at the same time.
     pub(super) async fn release(self: &Arc<Self>, id: &LockId) -> Result<Release, Error> {
+        let begun = Instant::now();
         match stage::send(self, id).await? {
             Some(answer) => Ok(answer),
-            None => self.release_one(id).await,
+            None => self.in_the_same_time(Operation::Release, begun, self.release_one(id)).await,
         }
+    }
+
+    /// A second request for an operation that has begun, which must not take longer than one.
+    async fn in_the_same_time<T>(
+        &self,
+        operation: Operation,
+        begun: Instant,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let timeout = self.server.timeout;
+        let answer = tokio::time::timeout_at(begun + timeout, request).await;
+        answer.unwrap_or_else(|_| Err(Error::timed_out(operation, timeout)))
     }
 
     pub(super) async fn release_one(&self, id: &LockId) -> Result<Release, Error> {

@@ -37,7 +37,7 @@ pub(super) struct ReconnectingConnection {
 }
 
 /// The connection at present.
-struct Open {
+pub(super) struct Open {
     connection: Connection,
     /// When the first of the requests that were given up since the last answer was sent.
     unanswered: Mutex<Option<Instant>>,
@@ -142,10 +142,21 @@ impl ReconnectingConnection {
         })
     }
 
+    /// The connection that the next request uses, if there is one.
+    pub(super) fn current(&self) -> Option<Arc<Open>> {
+        lock(&self.current).clone()
+    }
+
     /// Has the next request try another host, if there is one.
     pub(super) fn try_other_host(&self) {
-        let open = lock(&self.current).clone();
-        if let Some(open) = open {
+        self.try_other_host_than(None);
+    }
+
+    /// The same, if the next request would use the connection that was `asked`, or if it is not
+    /// known which one that was.
+    pub(super) fn try_other_host_than(&self, asked: Option<&Arc<Open>>) {
+        let current = self.current();
+        if let Some(open) = current.filter(|open| asked.is_none_or(|asked| Arc::ptr_eq(open, asked))) {
             self.leave(&open);
         }
     }

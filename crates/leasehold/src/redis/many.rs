@@ -1,8 +1,10 @@
 use std::pin::Pin;
+use std::sync::Arc;
 
 use redis::{RedisError, Value};
 
 use super::client::Client;
+use super::connection::Open;
 use super::error::{server_error, translate};
 use super::script::{self, Script};
 use super::{decode_extend, decode_release, lifetime};
@@ -76,24 +78,25 @@ impl Client {
         if requests < 2 {
             return None;
         }
+        let asked = self.connection.current();
         match self.run::<Vec<Value>>(operation, script, keys, arguments).await {
             Ok(answers) if answers.len() == requests => {
-                Some(answers.into_iter().map(|answer| self.one_of_many(operation, answer)).collect())
+                let answers = answers.into_iter().map(|answer| self.one_of_many(operation, answer, asked.as_ref()));
+                Some(answers.collect())
             }
             Ok(_) => Some(vec![Err(strange(operation)); requests]),
-            // While a cluster moves the locks they may be in two places.
-            Err(error) if moving(&error) => None,
+            Err(error) if is_not_begun(&error) => None,
             Err(error) => Some(vec![Err(error); requests]),
         }
     }
 
     /// What went wrong is told as text that begins with a word in capital letters.
-    fn one_of_many(&self, operation: Operation, answer: Value) -> Result<Value, Error> {
+    fn one_of_many(&self, operation: Operation, answer: Value, asked: Option<&Arc<Open>>) -> Result<Value, Error> {
         match answer {
             Value::BulkString(text) if text.first().is_some_and(u8::is_ascii_uppercase) => {
                 let error = server_error(&text);
                 if self.server.is_wrong(&error) {
-                    self.connection.try_other_host();
+                    self.connection.try_other_host_than(asked);
                 }
                 Err(translate(error, true).during(operation))
             }
@@ -102,10 +105,11 @@ impl Client {
     }
 }
 
-/// Whether the server did not even begin, because not all of the locks are there.
-fn moving(error: &Error) -> bool {
+/// Whether the server did not even begin: while a cluster moves the locks they may be in two places,
+/// and one of the names may be none that the user has a right on.
+fn is_not_begun(error: &Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<RedisError>());
-    matches!(source.and_then(RedisError::code), Some("ASK" | "TRYAGAIN" | "CROSSSLOT"))
+    matches!(source.and_then(RedisError::code), Some("ASK" | "TRYAGAIN" | "CROSSSLOT" | "NOPERM"))
 }
 
 fn strange(operation: Operation) -> Error {

@@ -1,6 +1,7 @@
 //! Requests that come while others are on their way, and are sent together.
 
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,9 +12,13 @@ use tokio::time::Instant;
 use crate::sync::lock;
 use crate::{Error, ErrorCode};
 
-/// So many requests are on their way by themselves before others are sent together: one that the
-/// server works on, and one that is on the way to it.
-const LANES: usize = 2;
+/// So many requests are on their way by themselves before others are sent together, if the server is
+/// near: one that it works on, and one that is on the way to it. If it is not, as many as it can
+/// answer while one is on its way: fewer would leave it idle.
+const LANES: RangeInclusive<usize> = 2..=256;
+
+/// The quickest of so many answers tells how long the way is. One may be slow for any reason.
+const WINDOW: u32 = 256;
 
 /// The most that are sent together. A server does nothing else in the meantime.
 const MOST_TOGETHER: usize = 32;
@@ -40,21 +45,30 @@ pub(crate) trait Batching<R>: Send + Sync + Sized + 'static {
 /// Where requests of one kind wait that come while others are on their way. It belongs to the
 /// runtime on which it was made, as the connection does over which they are sent.
 ///
-/// A request that comes alone is sent at once by who asks, as if there were no stage. Nothing waits
-/// until there are more: what came while two were on their way leaves when the first of these is
-/// answered, when it is as many as may be sent together, or after a millisecond.
+/// A request that comes alone is sent at once by who asks, as if there were no stage, and so is one
+/// that comes while the server has little to do. Nothing waits until there are more: what came while
+/// enough were on their way leaves when the first of these is answered, when it is as many as may be
+/// sent together, or after a millisecond.
 pub(crate) struct Stage<R, A> {
     runtime: Handle,
-    /// How many requests may be on their way before others wait.
-    lanes: usize,
+    batching: bool,
+    /// What the server takes for one request, about.
+    service: Duration,
     state: Mutex<State<R, A>>,
 }
 
 struct State<R, A> {
+    /// How many lanes are in use, and how many requests are on their way on them.
+    lanes: usize,
     under_way: usize,
     waiting: Vec<Waiting<R, A>>,
     /// Somebody sees to it that nobody waits for too long.
     watched: bool,
+    /// About how long the way to the server and back takes.
+    round_trip: Duration,
+    /// The shortest time of the answers since it was found out, and their number.
+    shortest: Duration,
+    answers: u32,
 }
 
 struct Waiting<R, A> {
@@ -64,11 +78,42 @@ struct Waiting<R, A> {
 }
 
 impl<R, A> Stage<R, A> {
-    /// A stage on the runtime that runs the caller. Without batching all requests are sent alone.
-    pub(crate) fn new(batching: bool) -> Self {
-        let lanes = if batching { LANES } else { usize::MAX };
-        let state = State { under_way: 0, waiting: Vec::new(), watched: false };
-        Self { runtime: Handle::current(), lanes, state: Mutex::new(state) }
+    /// A stage on the runtime that runs the caller, before a server that takes about `service` for a
+    /// request. Without batching all requests are sent alone.
+    pub(crate) fn new(batching: bool, service: Duration) -> Self {
+        let state = State {
+            lanes: 0,
+            under_way: 0,
+            waiting: Vec::new(),
+            watched: false,
+            round_trip: Duration::ZERO,
+            shortest: Duration::MAX,
+            answers: 0,
+        };
+        Self { runtime: Handle::current(), batching, service, state: Mutex::new(state) }
+    }
+
+    /// How many lanes there may be before others wait.
+    fn lanes(&self, state: &State<R, A>) -> usize {
+        if !self.batching {
+            return usize::MAX;
+        }
+        let lanes = state.round_trip.as_micros() / self.service.as_micros().max(1);
+        usize::try_from(lanes).unwrap_or(usize::MAX).clamp(*LANES.start(), *LANES.end())
+    }
+
+    /// Takes note of how long an answer took for which the server had to do so many requests.
+    fn note(&self, took: Duration, requests: usize) {
+        let work = self.service * u32::try_from(requests).unwrap_or(u32::MAX);
+        let on_the_way = took.saturating_sub(work);
+        let mut state = lock(&self.state);
+        state.round_trip = state.round_trip.min(on_the_way);
+        state.shortest = state.shortest.min(on_the_way);
+        state.answers += 1;
+        if state.answers == WINDOW {
+            state.round_trip = std::mem::replace(&mut state.shortest, Duration::MAX);
+            state.answers = 0;
+        }
     }
 }
 
@@ -82,61 +127,93 @@ where
     B: Batching<R>,
 {
     match enter(sender, request) {
-        None => {
-            let _lane = Lane::of(sender);
-            sender.send_one(request).await
+        Entered::Lane(lane) => {
+            let answer = sender.send_one(request).await;
+            if answer.is_ok() {
+                lane.answered();
+            }
+            answer
         }
         // Whoever should have answered is gone, with the runtime perhaps.
-        Some(answered) => answered.await.unwrap_or_else(|_| Err(unanswered())),
+        Entered::Waits(answered) => answered.await.unwrap_or_else(|_| Err(unanswered())),
     }
 }
 
+/// What becomes of a request.
+enum Entered<R: Clone + Send + 'static, B: Batching<R>> {
+    /// It is sent alone.
+    Lane(Lane<R, B>),
+    /// It is sent with others, and answered here.
+    Waits(oneshot::Receiver<Result<B::Answer, Error>>),
+}
+
 /// Has a request wait, unless it can be sent alone.
-fn enter<R, B>(sender: &Arc<B>, request: &R) -> Option<oneshot::Receiver<Result<B::Answer, Error>>>
+fn enter<R, B>(sender: &Arc<B>, request: &R) -> Entered<R, B>
 where
     R: Clone + Send + 'static,
     B: Batching<R>,
 {
     let stage = sender.stage();
     let mut state = lock(&stage.state);
-    if state.under_way < stage.lanes {
-        state.under_way += 1;
-        return None;
+    if state.lanes < stage.lanes(&state) {
+        let numbers = state.begin(1);
+        return Entered::Lane(Lane::new(sender, numbers));
     }
     let (answer, answered) = oneshot::channel();
     state.waiting.push(Waiting { request: request.clone(), since: Instant::now(), answer });
-    let full = (state.waiting.len() >= MOST_TOGETHER).then(|| state.begin());
+    let full = (state.waiting.len() >= MOST_TOGETHER).then(|| state.begin_all());
     let watched = full.is_some() || std::mem::replace(&mut state.watched, true);
     // A runtime that is shutting down drops new tasks at once, and they take the same lock.
     drop(state);
-    if let Some(waiting) = full {
-        Lane::of(sender).follow(waiting);
+    if let Some((waiting, numbers)) = full {
+        Lane::new(sender, numbers).follow(waiting);
     }
     if !watched {
         stage.runtime.spawn(watch(sender.clone()));
     }
-    Some(answered)
+    Entered::Waits(answered)
+}
+
+/// How many requests are sent on a lane, and how many are on their way then.
+#[derive(Clone, Copy)]
+struct Numbers {
+    requests: usize,
+    under_way: usize,
 }
 
 impl<R, A> State<R, A> {
-    /// Takes all that wait, for one lane more.
-    fn begin(&mut self) -> Vec<Waiting<R, A>> {
-        self.under_way += 1;
-        std::mem::take(&mut self.waiting)
+    /// Begins one lane more.
+    fn begin(&mut self, requests: usize) -> Numbers {
+        self.lanes += 1;
+        self.under_way += requests;
+        Numbers { requests, under_way: self.under_way }
+    }
+
+    /// Begins one for all that wait.
+    fn begin_all(&mut self) -> (Vec<Waiting<R, A>>, Numbers) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let numbers = self.begin(waiting.len());
+        (waiting, numbers)
     }
 }
 
-/// One request that is on its way. When it is answered or given up, those that came in the meantime
-/// follow.
+/// One request that is on its way, or several that were sent together. When they are answered or
+/// given up, those that came in the meantime follow.
 struct Lane<R: Clone + Send + 'static, B: Batching<R>> {
     sender: Arc<B>,
+    numbers: Numbers,
+    since: Instant,
     of: std::marker::PhantomData<fn(R)>,
 }
 
 impl<R: Clone + Send + 'static, B: Batching<R>> Lane<R, B> {
-    /// Of a request that is counted already.
-    fn of(sender: &Arc<B>) -> Self {
-        Self { sender: sender.clone(), of: std::marker::PhantomData }
+    fn new(sender: &Arc<B>, numbers: Numbers) -> Self {
+        Self { sender: sender.clone(), numbers, since: Instant::now(), of: std::marker::PhantomData }
+    }
+
+    /// Takes note of how long it took.
+    fn answered(&self) {
+        self.sender.stage().note(self.since.elapsed(), self.numbers.under_way);
     }
 
     /// Sends what has waited.
@@ -157,6 +234,9 @@ impl<R: Clone + Send + 'static, B: Batching<R>> Lane<R, B> {
             [request] => vec![self.sender.send_one(request).await],
             _ => self.sender.send_many(requests).await,
         };
+        if outcomes.iter().any(Result::is_ok) {
+            self.answered();
+        }
         for (answer, outcome) in answers.into_iter().zip(outcomes) {
             // The caller may be gone.
             let _ = answer.send(outcome);
@@ -166,15 +246,14 @@ impl<R: Clone + Send + 'static, B: Batching<R>> Lane<R, B> {
 
 impl<R: Clone + Send + 'static, B: Batching<R>> Drop for Lane<R, B> {
     fn drop(&mut self) {
-        let waiting = {
+        let next = {
             let mut state = lock(&self.sender.stage().state);
-            if state.waiting.is_empty() {
-                state.under_way -= 1;
-            }
-            std::mem::take(&mut state.waiting)
+            state.lanes -= 1;
+            state.under_way -= self.numbers.requests;
+            (!state.waiting.is_empty()).then(|| state.begin_all())
         };
-        if !waiting.is_empty() {
-            Self::of(&self.sender).follow(waiting);
+        if let Some((waiting, numbers)) = next {
+            Self::new(&self.sender, numbers).follow(waiting);
         }
     }
 }
@@ -186,14 +265,17 @@ async fn watch<R: Clone + Send + 'static, B: Batching<R>>(sender: Arc<B>) {
             state.watched = false;
             Next::Nothing
         }
-        Some(due) if due <= Instant::now() => Next::Due(state.begin()),
+        Some(due) if due <= Instant::now() => {
+            let (waiting, numbers) = state.begin_all();
+            Next::Due(waiting, numbers)
+        }
         Some(due) => Next::At(due),
     };
     loop {
         let next = next(&mut lock(&sender.stage().state));
         match next {
             Next::Nothing => return,
-            Next::Due(waiting) => Lane::of(&sender).follow(waiting),
+            Next::Due(waiting, numbers) => Lane::new(&sender, numbers).follow(waiting),
             Next::At(due) => tokio::time::sleep_until(due).await,
         }
     }
@@ -203,7 +285,7 @@ async fn watch<R: Clone + Send + 'static, B: Batching<R>>(sender: Arc<B>) {
 enum Next<R, A> {
     Nothing,
     At(Instant),
-    Due(Vec<Waiting<R, A>>),
+    Due(Vec<Waiting<R, A>>, Numbers),
 }
 
 fn unanswered() -> Error {

@@ -6,7 +6,7 @@ use leasehold::backend::{Acquire, AcquireRequest, Backend, Line, Release};
 use leasehold::redis::{Redis, RedisOptions};
 use leasehold::{Error, ErrorCode, LockId};
 use test_servers::Redis as Server;
-use test_support::redis::{commands, counter_of, record_of};
+use test_support::redis::{RULES, commands, counter_of, record_of, user};
 use test_support::{grant, granted, held, id, request};
 use tokio::task::JoinHandle;
 
@@ -149,6 +149,24 @@ async fn one_key_has_one_holder_and_ids_that_ask_twice_have_one_grant() {
             assert_eq!(granted(number), granted(number + MANY / 2), "round {round}, {number}");
         }
         release_at_once(&store, &ids(&first)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_the_user_has_no_right_on_spoils_no_other() {
+    let server = Server::start();
+    let rules = RULES.into_iter().filter(|rule| *rule != "~syncguard:*");
+    let some = ["~syncguard:first:*", "~syncguard:order:*", "~syncguard:id:*", "~syncguard:fence:syncguard:*"];
+    let url = user(&server, "hunter2secret", &rules.chain(some).collect::<Vec<_>>());
+    let store = Arc::new(Redis::connect(&url).await.unwrap());
+    prepare(&server, &store).await;
+    let mut requests = requests("order");
+    requests[40] = request("forbidden");
+    for (number, answer) in acquire_at_once(&store, &requests).await.iter().enumerate() {
+        match number {
+            40 => assert_eq!(answer.as_ref().unwrap_err().code(), ErrorCode::AuthFailed),
+            _ => assert!(matches!(answer, Ok(Acquire::Granted(_))), "{number}: {answer:?}"),
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Many locks are extended and released in one request, each as if it were alone.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use leasehold::backend::{Absence, AcquireRequest, Backend, Extend, MOST_AT_ONCE, Release};
 use leasehold::redis::Redis;
 use leasehold::{ErrorCode, LockId, Ttl};
-use test_servers::{Redis as Server, RedisCluster};
+use test_servers::{Distance, Redis as Server, RedisCluster};
 use test_support::redis::{commands, exists, index_of, record_of};
 use test_support::{granted, id, request, ttl};
 
@@ -143,5 +146,30 @@ async fn while_a_cluster_moves_them_each_is_used_where_it_is() {
     moving.finish();
     for answer in store.release_many(&ids(&requests)).await {
         assert_eq!(answer.unwrap(), Release::Released, "the slot has moved");
+    }
+}
+
+#[tokio::test]
+async fn what_a_replica_says_late_does_not_lead_away_from_the_primary() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let requests = take(&connect(&primary).await, 3).await;
+    test_support::eventually("the replica has the locks", async || exists(&replica, &record_of("order:2"))).await;
+    let far = Distance::start(replica.address(), Duration::from_millis(50));
+    let store = Arc::new(Redis::connect(&format!("redis://{},{}", far.address(), primary.address())).await.unwrap());
+    let first = tokio::spawn({
+        let store = store.clone();
+        async move { store.acquire(&request("first")).await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let late = tokio::spawn({
+        let (store, extends) = (store.clone(), longer(&requests));
+        async move { store.extend_many(&extends).await }
+    });
+    first.await.unwrap().unwrap_err();
+    granted(&*store, &request("at the primary")).await;
+    assert!(late.await.unwrap().iter().all(Result::is_err), "the replica refuses them");
+    for number in 0..3 {
+        granted(&*store, &request(&format!("still there:{number}"))).await;
     }
 }

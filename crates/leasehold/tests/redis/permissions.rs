@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::backend::{Acquire, AcquireAll, Backend, Event, LookupBy, Release, Topic};
 use leasehold::redis::Redis;
-use leasehold::{Check, ErrorCode, ListRequest, Locks, Verdict};
+use leasehold::{Check, ErrorCode, ListRequest, Locks, Steal, Verdict};
 use test_servers::Redis as Server;
 use test_support::redis::{RULES, now};
 use test_support::{check, eventually, everything_said, granted, held, key, request, soon, stealing, ttl};
@@ -96,13 +96,17 @@ async fn whoever_only_looks_needs_to_read_and_no_more() {
 #[tokio::test]
 async fn plain_locks_work_without_the_permissions_for_lines() {
     let server = Server::start();
-    for rule in ["+exists", "+zadd", "+zrange", "+pexpireat"] {
+    for rule in ["+exists", "+zadd", "+zrange", "+zrangebyscore", "+pexpireat"] {
         let store = user(&server, rule).await;
         let plain = request("order:42");
         granted(&store, &plain).await;
         held(&store, &request("order:42")).await;
         store.extend(&plain.lock_id, ttl(60_000)).await.unwrap();
-        assert_eq!(store.release(&plain.lock_id).await.unwrap(), Release::Released, "without {rule}");
+        // Whoever may take it only when it is older, and whoever may take it now.
+        held(&store, &stealing("order:42", 1_000_000)).await;
+        let thief = request("order:42").with_steal(Steal::NEVER.with_same_holder());
+        granted(&store, &thief).await;
+        assert_eq!(store.release(&thief.lock_id).await.unwrap(), Release::Released, "without {rule}");
     }
 }
 

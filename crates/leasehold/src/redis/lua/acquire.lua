@@ -16,8 +16,8 @@ local function apply(lock, counter, index, id, life, key, rest, way)
       return redis.error_reply('BADRECORD what is stored under the name of the lock is not a lock')
     end
     if live(expires) then
-      -- Whoever neither joins the line nor takes locks from others has '-' for its turn.
-      if found == id or string.sub(way, -2) == ' -' and string.byte(found) ~= 126 then
+      -- Whoever neither joins the line nor takes locks from others has '-' for its turn, and nothing behind it.
+      if found == id or string.find(way, '^%l+ %S+ %S+ %-$') and string.byte(found) ~= 126 then
         return {0, now, raw}
       end
       return busy(raw)

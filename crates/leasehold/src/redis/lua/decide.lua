@@ -39,7 +39,10 @@ grant, r.place, problem = find_own(r, held)
 if problem then
   return problem
 end
-local first = first_in_line(r.lock, r.place)
+-- Whoever may take locks from others may lack the permissions for lines, where there is none.
+local may_take_some = r.same_holder ~= '' or r.age or r.stuck ~= ''
+local no_line = may_take_some and not r.place and redis.pcall('EXISTS', r.lock .. LINE) ~= 1
+local first = not no_line and first_in_line(r.lock, r.place) or nil
 if grant then
   settle(held, first)
   return {3, call('GET', r.index)}

@@ -3,7 +3,8 @@
 
 local function apply(index, id, held)
   local name = call('GET', index)
-  local raw = name and string.byte(name) ~= 123 and call('GET', name)
+  -- What is no plain lock begins with a brace and a quotation mark; names may begin with a brace, too.
+  local raw = name and (string.byte(name) ~= 123 or string.byte(name, 2) ~= 34) and call('GET', name)
   -- Nearly always it is a record of ours that begins so, which is seen without reading all of it.
   local start = '{"lockId":"' .. id .. '","expiresAtMs":'
   local expires = raw and string.sub(raw, 1, #start) == start and string.match(raw, '^%d+', #start + 1)

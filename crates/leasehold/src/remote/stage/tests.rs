@@ -15,7 +15,11 @@ struct Sender {
 
 impl Sender {
     fn new(batching: bool) -> Arc<Self> {
-        Arc::new(Self { stage: Stage::new(batching), sent: Mutex::default(), let_go: Semaphore::new(0) })
+        Arc::new(Self {
+            stage: Stage::new(batching, Duration::from_millis(1)),
+            sent: Mutex::default(),
+            let_go: Semaphore::new(0),
+        })
     }
 
     fn sent(&self) -> Vec<Vec<u32>> {
@@ -71,7 +75,7 @@ async fn answers(tasks: Vec<JoinHandle<Result<u32, Error>>>) -> Vec<Result<u32, 
 
 fn is_idle(sender: &Sender) -> bool {
     let state = lock(&sender.stage.state);
-    state.under_way == 0 && state.waiting.is_empty() && !state.watched
+    state.lanes == 0 && state.under_way == 0 && state.waiting.is_empty() && !state.watched
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,6 +196,44 @@ async fn what_fails_for_one_fails_for_no_other() {
         assert_eq!(answer.is_err(), number == 13, "{number}");
     }
     assert!(sender.sent().iter().any(|sent| sent.len() > 10), "13 was sent with others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_distant_server_is_sent_as_many_alone_as_it_can_answer_in_the_meantime() {
+    let sender = Sender::new(true);
+    let lanes = || sender.stage.lanes(&lock(&sender.stage.state));
+    // Some slow answers say little; that all are slow says that the way is long.
+    for slow in 1..=WINDOW {
+        let call = start(&sender, [0]);
+        settle().await;
+        tokio::time::sleep(Duration::from_millis(11)).await;
+        sender.let_go.add_permits(1);
+        answers(call).await;
+        assert!(slow == WINDOW || lanes() == 2);
+    }
+    // Of eleven milliseconds one is the server's own; the clock of the runtime adds one.
+    assert!((10..=11).contains(&lanes()), "{}", lanes());
+    let (before, most) = (sender.sent().len(), lanes());
+    let tasks = start(&sender, 20..34);
+    settle().await;
+    assert_eq!(sender.sent().len() - before, most);
+    sender.let_go.add_permits(20);
+    assert!(answers(tasks).await.into_iter().all(|answer| answer.is_ok()));
+    assert_eq!(lanes(), 2, "answers that come at once show that it is near, after all");
+}
+
+#[tokio::test]
+async fn a_server_that_has_much_to_do_is_not_taken_for_a_distant_one() {
+    let sender = Sender::new(true);
+    let lanes = || sender.stage.lanes(&lock(&sender.stage.state));
+    for _ in 0..WINDOW {
+        sender.stage.note(Duration::from_millis(33), 32);
+    }
+    assert_eq!(lanes(), 2, "32 milliseconds for 32 requests");
+    for _ in 0..WINDOW {
+        sender.stage.note(Duration::from_millis(52), 32);
+    }
+    assert_eq!(lanes(), 20, "and 20 on the way");
 }
 
 #[tokio::test(start_paused = true)]
