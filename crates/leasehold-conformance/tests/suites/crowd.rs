@@ -1,5 +1,9 @@
 //! A store in whose handle others ask at the same time.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
 use async_trait::async_trait;
 use leasehold::backend::{
     Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, ListRequest, LookupBy,
@@ -8,44 +12,58 @@ use leasehold::backend::{
 use leasehold::{Error, Fence, Key, LockId, Timestamp, Ttl};
 
 /// Sends every acquire and every release while others of the same handle are on their way, so that
-/// a store which sends together what comes together does so with all of them: the first two of four
-/// are on their way when the last comes.
+/// a store which sends together what comes together does so with all of them: the first four of six
+/// are on their way when the last two come.
 #[derive(Debug)]
 pub(crate) struct Crowd<B> {
     store: B,
-    keys: [Key; 3],
+    keys: Vec<Key>,
 }
+
+/// How many others there are.
+const OTHERS: usize = 5;
 
 impl<B: Backend> Crowd<B> {
     pub(crate) fn new(store: B) -> Result<Self, Error> {
         let own = LockId::random()?.hash_id();
-        let key = |number: u8| Key::new(&format!("crowd-{own}:{number}"));
-        Ok(Self { store, keys: [key(0)?, key(1)?, key(2)?] })
-    }
-
-    fn others(&self) -> Result<[AcquireRequest; 3], Error> {
-        let [a, b, c] = &self.keys;
-        let request = |key: &Key| Ok::<_, Error>(AcquireRequest::new(key.clone(), LockId::random()?, Ttl::default()));
-        Ok([request(a)?, request(b)?, request(c)?])
+        let keys = (0..OTHERS).map(|number| Key::new(&format!("crowd-{own}:{number}"))).collect::<Result<_, _>>()?;
+        Ok(Self { store, keys })
     }
 
     /// Releases with others on their way.
-    async fn release_last(&self, ids: [&LockId; 3], last: &LockId) -> Result<Release, Error> {
-        let store = &self.store;
-        let (.., last) =
-            tokio::join!(store.release(ids[0]), store.release(ids[1]), store.release(ids[2]), store.release(last));
-        last
+    async fn release_last(&self, others: &[LockId], last: &LockId) -> Result<Release, Error> {
+        let calls = others.iter().chain([last]).map(|id| self.store.release(id));
+        last_of(calls.collect()).await
     }
+}
+
+/// Carries out all calls side by side, and gives the answer to the last one.
+async fn last_of<T>(mut calls: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> T {
+    let mut answers: Vec<Option<T>> = calls.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        for (call, answer) in calls.iter_mut().zip(&mut answers) {
+            if answer.is_none()
+                && let Poll::Ready(value) = call.as_mut().poll(cx)
+            {
+                *answer = Some(value);
+            }
+        }
+        if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    answers.pop().flatten().expect("there is a last call, and it was answered")
 }
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend> Backend for Crowd<B> {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        let ([a, b, c], store) = (self.others()?, &self.store);
-        let (.., answer) =
-            tokio::join!(store.acquire(&a), store.acquire(&b), store.acquire(&c), store.acquire(request));
-        self.release_last([&a.lock_id, &b.lock_id, &c.lock_id], &LockId::random()?).await?;
+        let other = |key: &Key| Ok::<_, Error>(AcquireRequest::new(key.clone(), LockId::random()?, Ttl::default()));
+        let others = self.keys.iter().map(other).collect::<Result<Vec<_>, _>>()?;
+        let calls = others.iter().chain([request]).map(|request| self.store.acquire(request));
+        let answer = last_of(calls.collect()).await;
+        let ids: Vec<_> = others.iter().map(|other| other.lock_id).collect();
+        self.release_last(&ids, &LockId::random()?).await?;
         answer
     }
 
@@ -54,8 +72,8 @@ impl<B: Backend> Backend for Crowd<B> {
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        let others = [LockId::random()?, LockId::random()?, LockId::random()?];
-        self.release_last([&others[0], &others[1], &others[2]], id).await
+        let others = (0..OTHERS).map(|_| LockId::random()).collect::<Result<Vec<_>, _>>()?;
+        self.release_last(&others, id).await
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {

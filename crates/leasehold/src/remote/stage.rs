@@ -1,7 +1,6 @@
 //! Requests that come while others are on their way, and are sent together.
 
 use std::future::Future;
-use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,10 +11,8 @@ use tokio::time::Instant;
 use crate::sync::lock;
 use crate::{Error, ErrorCode};
 
-/// So many requests are on their way by themselves before others are sent together, if the server is
-/// near: one that it works on, and one that is on the way to it. If it is not, as many as it can
-/// answer while one is on its way: fewer would leave it idle.
-const LANES: RangeInclusive<usize> = 2..=256;
+/// The most requests that are on their way by themselves before others are sent together.
+const MOST_ALONE: usize = 256;
 
 /// The quickest of so many answers tells how long the way is. One may be slow for any reason.
 const WINDOW: u32 = 256;
@@ -52,9 +49,19 @@ pub(crate) trait Batching<R>: Send + Sync + Sized + 'static {
 pub(crate) struct Stage<R, A> {
     runtime: Handle,
     batching: bool,
-    /// What the server takes for one request, about.
-    service: Duration,
+    pace: Pace,
     state: Mutex<State<R, A>>,
+}
+
+/// How quick a server is that is near.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// How many requests it is sent alone before others are sent together: one that it works on, and
+    /// some that are on their way. If it is not near, it is as many as it can answer while one is on
+    /// its way: fewer would leave it idle.
+    pub(crate) alone: usize,
+    /// What it takes for one request, about.
+    pub(crate) service: Duration,
 }
 
 struct State<R, A> {
@@ -78,9 +85,9 @@ struct Waiting<R, A> {
 }
 
 impl<R, A> Stage<R, A> {
-    /// A stage on the runtime that runs the caller, before a server that takes about `service` for a
-    /// request. Without batching all requests are sent alone.
-    pub(crate) fn new(batching: bool, service: Duration) -> Self {
+    /// A stage on the runtime that runs the caller, before a server of this pace. Without batching all
+    /// requests are sent alone.
+    pub(crate) fn new(batching: bool, pace: Pace) -> Self {
         let state = State {
             lanes: 0,
             under_way: 0,
@@ -90,7 +97,7 @@ impl<R, A> Stage<R, A> {
             shortest: Duration::MAX,
             answers: 0,
         };
-        Self { runtime: Handle::current(), batching, service, state: Mutex::new(state) }
+        Self { runtime: Handle::current(), batching, pace, state: Mutex::new(state) }
     }
 
     /// How many lanes there may be before others wait.
@@ -98,13 +105,13 @@ impl<R, A> Stage<R, A> {
         if !self.batching {
             return usize::MAX;
         }
-        let lanes = state.round_trip.as_micros() / self.service.as_micros().max(1);
-        usize::try_from(lanes).unwrap_or(usize::MAX).clamp(*LANES.start(), *LANES.end())
+        let lanes = state.round_trip.as_micros() / self.pace.service.as_micros().max(1);
+        usize::try_from(lanes).unwrap_or(usize::MAX).clamp(self.pace.alone, MOST_ALONE)
     }
 
     /// Takes note of how long an answer took for which the server had to do so many requests.
     fn note(&self, took: Duration, requests: usize) {
-        let work = self.service * u32::try_from(requests).unwrap_or(u32::MAX);
+        let work = self.pace.service * u32::try_from(requests).unwrap_or(u32::MAX);
         let on_the_way = took.saturating_sub(work);
         let mut state = lock(&self.state);
         state.round_trip = state.round_trip.min(on_the_way);

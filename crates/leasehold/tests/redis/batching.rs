@@ -77,8 +77,8 @@ async fn what_comes_together_takes_few_requests() {
     let released = release_at_once(&store, &ids(&requests)).await;
     let releases = asked(&server);
     assert!(released.into_iter().all(|answer| answer.unwrap() == Release::Released));
-    // Two by themselves, and the others by 32 at the most, if not all had come when the first were answered.
-    assert!((2..=8).contains(&acquires) && (2..=8).contains(&releases), "{acquires} and {releases} requests");
+    // Four by themselves, and the others by 32 at the most, if not all had come when the first were answered.
+    assert!((5..=16).contains(&acquires) && (5..=16).contains(&releases), "{acquires} and {releases} requests");
     assert_eq!(server.cli(&["KEYS", "syncguard:[io]*"]), "", "nothing is left");
 }
 
@@ -114,7 +114,7 @@ async fn what_fails_for_one_fails_for_no_other() {
     requests[26] = joining(request("order:26"), 9_000);
     asked(&server);
     let answers = acquire_at_once(&store, &requests).await;
-    assert!(asked(&server) <= 16, "they were sent together");
+    assert!(asked(&server) <= 24, "they were sent together");
     for (number, answer) in answers.iter().enumerate() {
         match number {
             20..=22 => assert_eq!(answer.as_ref().unwrap_err().code(), ErrorCode::Internal, "{number}: {answer:?}"),
@@ -202,12 +202,12 @@ async fn whoever_waits_in_line_is_not_passed_by_those_who_come_together() {
     store.release(&holder.lock_id).await.unwrap();
     // It was called: nobody else is let in before it, whatever they do about the line.
     let mut others = requests("other");
-    for other in &mut others[2..] {
+    for other in &mut others[4..] {
         other.key = first.key.clone();
         other.line = Line::Heed;
     }
     others[40].line = Line::Ignore;
-    for answer in &acquire_at_once(&store, &others).await[2..] {
+    for answer in &acquire_at_once(&store, &others).await[4..] {
         assert!(matches!(answer, Ok(Acquire::Held(_))), "{answer:?}");
     }
     granted(&*store, &first).await;

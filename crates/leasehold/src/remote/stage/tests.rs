@@ -6,6 +6,8 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
+const PACE: Pace = Pace { alone: 2, service: Duration::from_millis(1) };
+
 /// Notes what is sent together, and answers when it is let. Whoever sends 13 fails.
 struct Sender {
     stage: Stage<u32, u32>,
@@ -15,11 +17,7 @@ struct Sender {
 
 impl Sender {
     fn new(batching: bool) -> Arc<Self> {
-        Arc::new(Self {
-            stage: Stage::new(batching, Duration::from_millis(1)),
-            sent: Mutex::default(),
-            let_go: Semaphore::new(0),
-        })
+        Arc::new(Self { stage: Stage::new(batching, PACE), sent: Mutex::default(), let_go: Semaphore::new(0) })
     }
 
     fn sent(&self) -> Vec<Vec<u32>> {
