@@ -37,7 +37,7 @@ impl Postgres {
         answers::acquire(&row, request).map_err(|error| error.during(Operation::Acquire))
     }
 
-    pub(super) async fn acquire_together(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+    pub(super) async fn acquire_all_or_none(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
         if requests.is_empty() || requests.len() > MOST_KEYS {
             let error = Error::invalid(format!("between one and {MOST_KEYS} locks can be taken at once"));
             return Err(error.during(Operation::Acquire));

@@ -139,6 +139,12 @@ impl Postgres {
             (true, true) => "and newer ones for SQL clients",
             (false, _) => "and none for SQL clients, which use tables of the usual names",
         };
+        if trouble.is_empty() && !found.not_added.is_empty() {
+            let missing = found.not_added.join(", ");
+            let detail =
+                format!("{missing} missing, without which many locks at once take longer: run `leasehold migrate`");
+            return Ok(Check::new("functions", Verdict::Warn, detail));
+        }
         Ok(match trouble.is_empty() {
             true => Check::new("functions", Verdict::Ok, format!("those of version {VERSION}, {public}")),
             false => Check::new("functions", Verdict::Fail, trouble.join("; ")),

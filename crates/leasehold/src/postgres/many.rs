@@ -15,7 +15,7 @@ use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 /// The part of a call's time that one lock may keep the answers for others waiting.
 const PATIENCE_PARTS: u32 = 10;
 
-type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+pub(super) type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 impl Postgres {
     /// Extends many locks in one statement, and those that it did not get by themselves.
@@ -89,7 +89,7 @@ impl Postgres {
     /// may wait for somebody else, with a connection that the next call for many would need.
     ///
     /// With `others` that are answered already it gets little time: they wait for it.
-    async fn alone<T>(
+    pub(super) async fn alone<T>(
         &self,
         operation: Operation,
         begun: Instant,
@@ -111,7 +111,7 @@ impl Postgres {
 
 /// Whether the server refused the statement, so that nothing was done. One of the locks may be the
 /// reason. A session that cannot begin or has ended is no refusal: no other call would fare better.
-fn is_refusal(error: &Error) -> bool {
+pub(super) fn is_refusal(error: &Error) -> bool {
     ServerSaid::of(error).is_some_and(|said| said.refused)
 }
 

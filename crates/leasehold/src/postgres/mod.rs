@@ -1,6 +1,7 @@
 //! Locks in a PostgreSQL database.
 
 mod acquire;
+mod acquire_many;
 mod answers;
 mod class;
 mod compare;
@@ -190,6 +191,7 @@ impl Postgres {
     pub async fn migrate(&self) -> Result<Migrated, Error> {
         let found = self.functions.compare(&self.connections).await?;
         self.connections.run_all(&self.tables.migration()).await?;
+        self.functions.check(&self.connections).await?;
         Ok(if found.is_none() { Migrated::UpToDate } else { Migrated::Changed })
     }
 
@@ -271,7 +273,7 @@ impl Backend for Postgres {
     }
 
     async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
-        self.acquire_together(requests).await
+        self.acquire_all_or_none(requests).await
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {

@@ -4,7 +4,9 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used)]
 
+mod acquire_many;
 mod advisory;
+mod batches;
 mod bloat;
 mod budget;
 mod clock;
