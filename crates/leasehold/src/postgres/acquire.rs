@@ -2,11 +2,12 @@ use tokio_postgres::types::Type;
 
 use super::connections::Parameter;
 use super::obstacle::Wanted;
-use super::{Postgres, answers, class, number, record};
+use super::operations::Operations;
+use super::{answers, class, number, record};
 use crate::backend::{Acquire, AcquireAll, AcquireRequest, MOST_KEYS};
 use crate::{Error, Operation};
 
-impl Postgres {
+impl Operations {
     pub(super) async fn acquire_one(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
         self.functions.trust(&self.connections).await?;
         let key = self.names.lock(&request.key)?;

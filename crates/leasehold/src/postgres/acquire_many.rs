@@ -7,6 +7,7 @@ use tokio_postgres::types::Type;
 use super::connections::Parameter;
 use super::error::ServerSaid;
 use super::many::{Call, is_refusal};
+use super::operations::Operations;
 use super::record::unreadable;
 use super::{Postgres, answers, class, number, record};
 use crate::backend::{Acquire, AcquireRequest, Mode, all};
@@ -41,20 +42,31 @@ impl Postgres {
     ///
     /// Not cancel-safe: whoever drops the future has to release every lock that it asked for.
     pub async fn acquire_together(&self, requests: &[AcquireRequest]) -> Vec<Result<Acquire, Error>> {
+        let operations = &self.operations;
         let mut answers = Vec::with_capacity(requests.len());
         for requests in requests.chunks(MOST) {
             let begun = Instant::now();
-            let decided = self.acquire_without_waiting(requests).await;
+            let decided = operations.acquire_without_waiting(requests).await;
             let others = decided.iter().any(Option::is_some);
             let calls = requests.iter().zip(decided).map(|(request, answer)| -> Call<'_, Acquire> {
                 match answer {
                     Some(answer) => Box::pin(std::future::ready(answer)),
-                    None => Box::pin(self.alone(Operation::Acquire, begun, others, self.acquire_one(request))),
+                    None => {
+                        let call = operations.acquire_one(request);
+                        Box::pin(operations.alone(Operation::Acquire, begun, others, call))
+                    }
                 }
             });
             answers.extend(all(calls.collect()).await);
         }
         answers
+    }
+}
+
+impl Operations {
+    /// Whether a request is one of those that can be asked for with others.
+    pub(super) fn goes_with_others(&self, request: &AcquireRequest) -> bool {
+        request.mode == Mode::Exclusive && !request.steal.is_possible() && self.functions.have_added()
     }
 
     /// What one statement that waits for nobody makes of up to [`MOST`] requests. None: nothing was
@@ -64,9 +76,6 @@ impl Postgres {
         requests: &[AcquireRequest],
     ) -> Vec<Option<Result<Acquire, Error>>> {
         let mut decided: Vec<_> = requests.iter().map(|_| None).collect();
-        if !self.functions.have_added() {
-            return decided;
-        }
         if let Err(error) = self.functions.trust(&self.connections).await {
             return requests.iter().map(|_| Some(Err(error.clone()))).collect();
         }
@@ -93,9 +102,8 @@ impl Postgres {
         let (mut keys, mut ids) = (HashSet::new(), HashSet::new());
         for (place, request) in requests.iter().enumerate() {
             let (id, user_key) = (request.lock_id.expose(), request.key.as_str());
-            let plain = request.mode == Mode::Exclusive && !request.steal.is_possible();
             // Only those count that are asked about: one that stays behind goes after them.
-            if !plain || keys.contains(user_key) || ids.contains(id) {
+            if !self.goes_with_others(request) || keys.contains(user_key) || ids.contains(id) {
                 continue;
             }
             // What is wrong with a key is said to whoever asks for it alone.

@@ -6,9 +6,10 @@ use tokio_postgres::types::Type;
 use super::connections::Parameter;
 use super::error::ServerSaid;
 use super::extend::Extended;
+use super::operations::Operations;
 use super::record::unreadable;
-use super::{Postgres, answers, number};
-use crate::backend::{Backend, Extend, Release, all};
+use super::{answers, number};
+use crate::backend::{Extend, Release, all};
 use crate::remote::driver_error::not_connected_in_time;
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
@@ -17,7 +18,7 @@ const PATIENCE_PARTS: u32 = 10;
 
 pub(super) type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-impl Postgres {
+impl Operations {
     /// Extends many locks in one statement, and those that it did not get by themselves.
     pub(super) async fn extend_together(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
         let begun = Instant::now();
@@ -38,7 +39,7 @@ impl Postgres {
             // An answer that came too late to count.
             let late = answer.is_some_and(|answer| answer.until.is_some());
             Box::pin(self.alone(Operation::Extend, begun, !answers.is_empty(), async move {
-                if late { self.extend_guarded(id, *ttl, true).await } else { self.extend(id, *ttl).await }
+                if late { self.extend_guarded(id, *ttl, true).await } else { self.extend_one(id, *ttl).await }
             }))
         });
         all(calls.collect()).await
@@ -47,22 +48,30 @@ impl Postgres {
     /// Releases many locks in one statement, and those that it did not get by themselves.
     pub(super) async fn release_together(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
         let begun = Instant::now();
-        let answers = match ids {
-            [] | [_] => Vec::new(),
-            _ => match self.ask_to_release_many(ids).await {
-                Ok(answers) => answers,
-                Err(error) if is_refusal(&error) => Vec::new(),
-                Err(error) => return vec![Err(error); ids.len()],
-            },
+        let done = match ids {
+            [] | [_] => ids.iter().map(|_| None).collect(),
+            _ => self.release_without_waiting(ids).await,
         };
-        self.sweep.perhaps(&self.connections, &self.tables);
-        let calls = ids.iter().enumerate().map(|(index, id)| -> Call<'_, Release> {
-            match answers.get(index) {
-                Some(Some(answer)) => Box::pin(std::future::ready(Ok(answers::release(*answer)))),
-                _ => Box::pin(self.alone(Operation::Release, begun, !answers.is_empty(), self.release(id))),
+        let others = done.iter().any(Option::is_some);
+        let calls = ids.iter().zip(done).map(|(id, answer)| -> Call<'_, Release> {
+            match answer {
+                Some(answer) => Box::pin(std::future::ready(answer)),
+                None => Box::pin(self.alone(Operation::Release, begun, others, self.release_one(id))),
             }
         });
         all(calls.collect()).await
+    }
+
+    /// What one statement that waits for nobody makes of many releases. None: nothing was done
+    /// about that one, and it has to be released alone.
+    pub(super) async fn release_without_waiting(&self, ids: &[LockId]) -> Vec<Option<Result<Release, Error>>> {
+        let done = match self.ask_to_release_many(ids).await {
+            Ok(answers) => answers.into_iter().map(|answer| answer.map(|it| Ok(answers::release(it)))).collect(),
+            Err(error) if is_refusal(&error) => ids.iter().map(|_| None).collect(),
+            Err(error) => ids.iter().map(|_| Some(Err(error.clone()))).collect(),
+        };
+        self.sweep.perhaps(&self.connections, &self.tables);
+        done
     }
 
     async fn ask_to_extend_many(&self, locks: &[(LockId, Ttl)]) -> Result<Vec<Extended>, Error> {
