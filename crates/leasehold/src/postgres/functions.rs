@@ -149,7 +149,7 @@ mod tests {
     ];
 
     /// The same of those that were added to the last one.
-    const ADDED_DIGEST: &str = "b6b555645c999873f9854148e06b2f41d141ede9380aed54d10239fe1003be54";
+    const ADDED_DIGEST: &str = "66f63b7c0e1754cd23452167afb6c912f4c6be8516b3d2300f731a50f16e0f1a";
 
     fn tables() -> Tables {
         Tables::new("public", "syncguard_locks", "syncguard_fence_counters").unwrap()

@@ -7,6 +7,7 @@
 mod acquire_many;
 mod advisory;
 mod batches;
+mod batching;
 mod bloat;
 mod budget;
 mod clock;
