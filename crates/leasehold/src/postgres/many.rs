@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::time::Instant;
 
@@ -65,11 +66,18 @@ impl Operations {
     /// What one statement that waits for nobody makes of many releases. None: nothing was done
     /// about that one, and it has to be released alone.
     pub(super) async fn release_without_waiting(&self, ids: &[LockId]) -> Vec<Option<Result<Release, Error>>> {
-        let done = match self.ask_to_release_many(ids).await {
-            Ok(answers) => answers.into_iter().map(|answer| answer.map(|it| Ok(answers::release(it)))).collect(),
-            Err(error) if is_refusal(&error) => ids.iter().map(|_| None).collect(),
-            Err(error) => ids.iter().map(|_| Some(Err(error.clone()))).collect(),
-        };
+        // Of those that ask for the same, the first: the others find what it leaves.
+        let mut seen = HashSet::new();
+        let places: Vec<_> = (0..ids.len()).filter(|place| seen.insert(ids[*place].expose())).collect();
+        let asked: Vec<_> = places.iter().map(|place| ids[*place].expose()).collect();
+        let mut done: Vec<_> = ids.iter().map(|_| None).collect();
+        match self.ask_to_release_many(&asked).await {
+            Ok(answers) => places.iter().zip(answers).for_each(|(place, answer)| {
+                done[*place] = answer.map(|answer| Ok(answers::release(answer)));
+            }),
+            Err(error) if is_refusal(&error) => {}
+            Err(error) => places.iter().for_each(|place| done[*place] = Some(Err(error.clone()))),
+        }
         self.sweep.perhaps(&self.connections, &self.tables);
         done
     }
@@ -86,8 +94,7 @@ impl Operations {
         one_for_each(answers, locks.len(), Operation::Extend)
     }
 
-    async fn ask_to_release_many(&self, ids: &[LockId]) -> Result<Vec<Option<i32>>, Error> {
-        let ids: Vec<_> = ids.iter().map(LockId::expose).collect();
+    async fn ask_to_release_many(&self, ids: &[&str]) -> Result<Vec<Option<i32>>, Error> {
         let parameters: [Parameter<'_>; 1] = [(&ids, Type::TEXT_ARRAY)];
         let row = self.query_one(Operation::Release, &self.statements.release_many, &parameters).await?;
         let answers = row.try_get(0).map_err(|error| unreadable(error).during(Operation::Release))?;

@@ -134,6 +134,30 @@ async fn one_key_has_one_holder_and_ids_that_ask_twice_have_one_grant() {
 }
 
 #[tokio::test]
+async fn a_lock_that_is_released_many_times_at_once_is_released_once() {
+    let server = server().await;
+    let store = Arc::new(patient(&server).await);
+    let other = request("other");
+    granted(&*store, &other).await;
+    for at_once in [true, false] {
+        let mine = request("order:42");
+        granted(&*store, &mine).await;
+        let mut ids = vec![mine.lock_id; 10];
+        let released = match at_once {
+            true => answers(releasing(&store, &ids)).await,
+            false => {
+                ids.push(other.lock_id);
+                let answers = store.release_many(&ids).await;
+                let mut answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+                assert_eq!(answers.pop(), Some(Release::Released));
+                answers
+            }
+        };
+        assert_eq!(released.iter().filter(|answer| **answer == Release::Released).count(), 1, "{released:?}");
+    }
+}
+
+#[tokio::test]
 async fn all_kinds_of_locks_come_together() {
     let server = server().await;
     let store = Arc::new(patient(&server).await);
