@@ -25,6 +25,15 @@ fn refused(answers: &[Result<Acquire, Error>]) -> Vec<usize> {
     (0..MOST).filter(|n| !matches!(answers[*n], Ok(Acquire::Granted(_)))).collect()
 }
 
+/// How many statements that acquire came to their end since this was last asked.
+fn acquires(server: &Server) -> u64 {
+    let calls =
+        "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query ~ '_acquire_' AND query !~ 'pg_stat'";
+    let calls = number(server, calls);
+    server.sql("SELECT pg_stat_statements_reset()");
+    calls
+}
+
 #[tokio::test]
 async fn free_keys_are_granted_in_one_statement_with_the_rows_of_a_single_acquire() {
     let server = Server::start();
@@ -99,12 +108,14 @@ async fn a_row_or_a_table_that_somebody_else_uses_is_waited_for_by_its_own_reque
     server.sql("UPDATE syncguard_locks SET expires_at_ms = 1");
     let blocker = session(&server).await;
     blocker.batch_execute("BEGIN; SELECT FROM syncguard_locks WHERE key = 'k9' FOR UPDATE").await.unwrap();
+    acquires(&server);
     let (ours, wanted) = (store.clone(), requests());
     let acquiring = tokio::spawn(async move { ours.acquire_together(&wanted).await });
     let there = "SELECT count(*) FROM syncguard_locks WHERE expires_at_ms > 1";
     eventually("all but one are granted", async || number(&server, there) == MOST as u64 - 1).await;
     blocker.batch_execute("COMMIT").await.unwrap();
     assert_eq!(refused(&soon("the answers", acquiring).await.unwrap()), [0usize; 0]);
+    assert_eq!(acquires(&server), 2, "one statement for all, and one for the row");
 
     // Nobody can be granted anything; all are, in the end, by themselves.
     server.sql("TRUNCATE syncguard_locks");
@@ -187,7 +198,10 @@ async fn a_key_or_lock_id_that_is_wanted_twice_is_granted_once() {
     let store = connect(&server).await;
     let (one, other) = (request("k1"), request("k1"));
     let twin = request("k2").with_lock_id(one.lock_id);
+    acquires(&server);
     let answers = store.acquire_together(&[one.clone(), other, twin, request("k3"), one.clone()]).await;
+    // The one that is refused with an error does not come to its end.
+    assert_eq!(acquires(&server), 3, "one statement for two, and each other by itself");
     let first = answers[0].as_ref().unwrap();
     assert!(matches!(answers[1], Ok(Acquire::Held(_))), "{answers:?}");
     assert_eq!(answers[2].as_ref().unwrap_err().code(), ErrorCode::InvalidArgument);
