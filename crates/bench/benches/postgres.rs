@@ -1,5 +1,6 @@
 //! The PostgreSQL store beside two bare transactions on tables of the same shape, on one private
-//! server: sequential pairs, 16 tasks, and the hand-over between two processes.
+//! server: sequential pairs, 16 and 64 tasks with and without batches, and the hand-over between
+//! two processes.
 //! `cargo bench -p leasehold-bench --bench postgres`
 
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -10,12 +11,14 @@ use leasehold::backend::{Acquire, AcquireRequest, Backend, Release};
 use leasehold::postgres::Postgres;
 use leasehold::{Key, LockId, Ttl};
 use leasehold_bench::{Contestant, compete, is_partner, measure_hand_over};
+use tokio::runtime::Runtime;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls};
 
 const ROUNDS: usize = 7;
-const PAIRS: u64 = 800;
-const TASKS: usize = 16;
+const PAIRS: u64 = 1280;
+/// The most connections of the store without batches, which has more use for them.
+const POOL: usize = 16;
 
 fn main() {
     if is_partner() {
@@ -23,8 +26,9 @@ fn main() {
     }
     let server = test_servers::Postgres::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let store = runtime.block_on(open(&format!("{}?pool_size={TASKS}", server.url())));
-    pairs(&server, &runtime, &Arc::new(store));
+    let store = runtime.block_on(open(&server.url()));
+    let single = runtime.block_on(open(&format!("{}?pool_size={POOL}&batching=off", server.url())));
+    pairs(&server, &runtime, &Arc::new(store), &Arc::new(single));
     println!("hand-over between two processes: {}", measure_hand_over(&runtime, &server.url()));
 }
 
@@ -51,7 +55,26 @@ async fn by_hand(client: &Client, key: &str, id: &str) {
     client.execute_typed("DELETE FROM bare WHERE lock_id = $1", &[(&id, Type::TEXT)]).await.unwrap();
 }
 
-fn pairs(server: &test_servers::Postgres, runtime: &tokio::runtime::Runtime, store: &Arc<Postgres>) {
+/// So many tasks, each with a key of its own.
+fn at_once(runtime: &Runtime, store: &Arc<Postgres>, requests: &[AcquireRequest], operations: u64) {
+    let each = operations / requests.len() as u64;
+    let tasks = requests.iter().cloned().map(|request| {
+        let store = store.clone();
+        runtime.spawn(async move {
+            for _ in 0..each {
+                ours(&store, &request).await;
+            }
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    runtime.block_on(async {
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}
+
+fn pairs(server: &test_servers::Postgres, runtime: &Runtime, store: &Arc<Postgres>, single: &Arc<Postgres>) {
     server.sql(
         "CREATE TABLE bare (key text PRIMARY KEY, lock_id text NOT NULL UNIQUE, expires_at_ms bigint NOT NULL);
          CREATE INDEX ON bare (expires_at_ms)",
@@ -71,29 +94,28 @@ fn pairs(server: &test_servers::Postgres, runtime: &tokio::runtime::Runtime, sto
                 }
             });
         }),
-        Contestant::new("one task: acquire + release", |operations| {
+        Contestant::new("one task, without batches", |operations| {
+            runtime.block_on(async {
+                for n in 0..operations {
+                    ours(single, next(n)).await;
+                }
+            });
+        }),
+        Contestant::new("one task", |operations| {
             runtime.block_on(async {
                 for n in 0..operations {
                     ours(store, next(n)).await;
                 }
             });
         }),
-        Contestant::new("16 tasks: acquire + release", |operations| {
-            let tasks = requests[..TASKS].iter().map(|request| {
-                let (store, request) = (store.clone(), request.clone());
-                runtime.spawn(async move {
-                    for _ in 0..operations / TASKS as u64 {
-                        ours(&store, &request).await;
-                    }
-                })
-            });
-            let tasks: Vec<_> = tasks.collect();
-            runtime.block_on(async {
-                for task in tasks {
-                    task.await.unwrap();
-                }
-            });
+        Contestant::new("16 tasks, without batches", |operations| {
+            at_once(runtime, single, &requests[..16], operations);
         }),
+        Contestant::new("16 tasks", |operations| at_once(runtime, store, &requests[..16], operations)),
+        Contestant::new("64 tasks, without batches", |operations| {
+            at_once(runtime, single, &requests[..64], operations);
+        }),
+        Contestant::new("64 tasks", |operations| at_once(runtime, store, &requests[..64], operations)),
     ];
     println!("pairs of acquire and release, median of {ROUNDS} rounds of {PAIRS}");
     let times = compete(&mut contestants, ROUNDS, PAIRS);

@@ -9,6 +9,7 @@ use leasehold::redis::Redis;
 use leasehold::testing::FaultLayer;
 use leasehold_conformance::RealHarness;
 use test_servers::{FirestoreFault, PgBouncer, RedisCluster};
+use test_support::RunningStore;
 use test_support::postgres::Database;
 
 use crate::Failure;
@@ -29,6 +30,15 @@ pub(crate) async fn redis_crowd() -> Result<RealHarness, Failure> {
     let store = Crowd::new(Redis::connect(&server.url()).await?)?;
     let peer = Crowd::new(Redis::connect(&server.url()).await?)?;
     Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping(server))
+}
+
+/// The same in a database.
+pub(crate) async fn postgres_crowd() -> Result<RealHarness, Failure> {
+    let database = Database::new();
+    let url = RunningStore::url(&database);
+    let store = Crowd::new(Postgres::connect(&url).await?)?;
+    let peer = Crowd::new(Postgres::connect(&url).await?)?;
+    Ok(RealHarness::new(Arc::new(store), Arc::new(peer)).keeping(database))
 }
 
 /// Two handles that know the way to the locks through different nodes only, neither of which has

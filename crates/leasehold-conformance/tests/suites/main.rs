@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     }
     suites.push(shorter(Suite::new("redis_with_layers", around::layers)));
     suites.push(shorter(Suite::new("redis_crowd", around::redis_crowd)));
+    suites.push(shorter(Suite::new("postgres_crowd", around::postgres_crowd)));
     suites.push(shorter(Suite::new("redis_cluster", around::cluster)));
     // A pooler does not deliver notifications.
     suites.push(shorter(Suite::new("postgres_pgbouncer", around::pooler)).without_wake_ups());

@@ -2,11 +2,12 @@ use tokio_postgres::types::Type;
 
 use super::connections::Parameter;
 use super::obstacle::Wanted;
-use super::{Postgres, answers, class, number, record};
+use super::operations::Operations;
+use super::{answers, class, number, record};
 use crate::backend::{Acquire, AcquireAll, AcquireRequest, MOST_KEYS};
 use crate::{Error, Operation};
 
-impl Postgres {
+impl Operations {
     pub(super) async fn acquire_one(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
         self.functions.trust(&self.connections).await?;
         let key = self.names.lock(&request.key)?;
@@ -37,7 +38,7 @@ impl Postgres {
         answers::acquire(&row, request).map_err(|error| error.during(Operation::Acquire))
     }
 
-    pub(super) async fn acquire_together(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
+    pub(super) async fn acquire_all_or_none(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
         if requests.is_empty() || requests.len() > MOST_KEYS {
             let error = Error::invalid(format!("between one and {MOST_KEYS} locks can be taken at once"));
             return Err(error.during(Operation::Acquire));

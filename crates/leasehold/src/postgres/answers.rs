@@ -76,6 +76,6 @@ pub(super) fn release(answer: i32) -> Release {
     }
 }
 
-fn unexpected() -> Error {
+pub(super) fn unexpected() -> Error {
     Error::new(ErrorCode::Internal, "an unexpected answer of the server").with_outcome_unknown()
 }

@@ -16,12 +16,25 @@ pub(super) struct Functions {
     /// Compares all.
     all: String,
     changed: AtomicBool,
+    /// Those are there that a database without its last migration lacks.
+    added: AtomicBool,
 }
 
 impl Functions {
     pub(super) fn new(tables: &Tables) -> Self {
-        let called = comparison(tables, |kind| kind == Kind::Library);
-        Self { called, all: comparison(tables, |_| true), changed: AtomicBool::new(false) }
+        let called = comparison(tables, |kind| matches!(kind, Kind::Library | Kind::Added));
+        let all = comparison(tables, |_| true);
+        Self { called, all, changed: AtomicBool::new(false), added: AtomicBool::new(false) }
+    }
+
+    /// Whether those can be called that were added to the version.
+    pub(super) fn have_added(&self) -> bool {
+        self.added.load(Ordering::Relaxed)
+    }
+
+    /// They cannot: until the next look they are not called again.
+    pub(super) fn lack_added(&self) {
+        self.added.store(false, Ordering::Relaxed);
     }
 
     /// How they differ from those of this build.
@@ -36,8 +49,9 @@ impl Functions {
         let differences = self.compare_called(Operation::Lookup, connections).await?;
         if !differences.changed.is_empty() {
             tracing::warn!(functions = ?differences.changed, "functions for locks were changed: run `leasehold migrate`");
-        } else if !differences.missing.is_empty() {
-            tracing::debug!(functions = ?differences.missing, "functions for locks are missing: run `leasehold migrate`");
+        } else if !differences.missing.is_empty() || !differences.not_added.is_empty() {
+            let functions = (&differences.missing, &differences.not_added);
+            tracing::debug!(?functions, "functions for locks are missing: run `leasehold migrate`");
         }
         Ok(differences.elsewhere)
     }
@@ -63,6 +77,7 @@ impl Functions {
     async fn compare_called(&self, operation: Operation, connections: &Connections) -> Result<Differences, Error> {
         let differences = Differences::read(&connections.query(operation, &self.called, &[]).await?)?;
         self.changed.store(!differences.changed.is_empty(), Ordering::Relaxed);
+        self.added.store(differences.not_added.is_empty(), Ordering::Relaxed);
         Ok(differences)
     }
 }
@@ -71,7 +86,8 @@ impl Functions {
 /// name that is there with other arguments too.
 fn comparison(tables: &Tables, wanted: impl Fn(Kind) -> bool) -> String {
     let row = |it: &Definition| {
-        format!("({}, {}, {})", literal(&it.name), it.kind == Kind::Everybody, literal(&it.fingerprint))
+        let (public, added) = (it.kind == Kind::Everybody, it.kind == Kind::Added);
+        format!("({}, {public}, {added}, {})", literal(&it.name), literal(&it.fingerprint))
     };
     let wanted: Vec<_> = definitions(tables).iter().filter(|it| wanted(it.kind)).map(row).collect();
     let statement = include_str!("sql/compare_functions.sql").replace("{{elsewhere}}", ELSEWHERE);
@@ -82,6 +98,8 @@ fn comparison(tables: &Tables, wanted: impl Fn(Kind) -> bool) -> String {
 #[derive(Debug, Default)]
 pub(super) struct Differences {
     pub(super) missing: Vec<String>,
+    /// Missing as well, but only to be faster.
+    pub(super) not_added: Vec<String>,
     /// Something of it is other than this build makes it.
     pub(super) changed: Vec<String>,
     /// Of another user than the tables, who could change it at any time.
@@ -97,7 +115,8 @@ pub(super) struct Differences {
 impl Differences {
     /// Whether all functions are those of this build.
     pub(super) fn is_none(&self) -> bool {
-        [&self.missing, &self.changed, &self.of_others, &self.ambiguous].into_iter().all(Vec::is_empty)
+        let all = [&self.missing, &self.not_added, &self.changed, &self.of_others, &self.ambiguous];
+        all.into_iter().all(Vec::is_empty)
     }
 
     /// Reads the answer to [`comparison`].
@@ -106,14 +125,16 @@ impl Differences {
     ///
     /// `Internal` if it is another answer.
     fn read(rows: &[Row]) -> Result<Self, Error> {
-        let elsewhere = rows.first().map(|row| row.try_get(6).map_err(unreadable)).transpose()?.flatten();
+        let elsewhere = rows.first().map(|row| row.try_get(7).map_err(unreadable)).transpose()?.flatten();
         let mut differences = Self { elsewhere, ..Self::default() };
         let mut found: Vec<Found> = rows.iter().map(Found::read).collect::<Result<_, _>>()?;
         // The one that is as it should be comes first of those with its name.
         found.sort_by(|one, other| one.name.cmp(&other.name).then(other.same.cmp(&one.same)));
         for (index, function) in found.iter().enumerate() {
             let name = function.name.clone();
-            if !function.there {
+            if !function.there && function.added {
+                differences.not_added.push(name);
+            } else if !function.there {
                 differences.missing.push(name);
             } else if index > 0 && found[index - 1].name == name {
                 differences.ambiguous.push(name);
@@ -133,6 +154,7 @@ impl Differences {
 struct Found {
     name: String,
     public: bool,
+    added: bool,
     there: bool,
     owned: bool,
     same: bool,
@@ -142,13 +164,14 @@ struct Found {
 impl Found {
     fn read(row: &Row) -> Result<Self, Error> {
         let answer = |column| row.try_get::<_, Option<bool>>(column).map_err(unreadable);
-        let version: i32 = row.try_get(5).map_err(unreadable)?;
+        let version: i32 = row.try_get(6).map_err(unreadable)?;
         Ok(Self {
             name: row.try_get(0).map_err(unreadable)?,
             public: answer(1)?.unwrap_or(false),
-            there: answer(2)?.unwrap_or(false),
-            owned: answer(3)?.unwrap_or(false),
-            same: answer(4)?.unwrap_or(false),
+            added: answer(2)?.unwrap_or(false),
+            there: answer(3)?.unwrap_or(false),
+            owned: answer(4)?.unwrap_or(false),
+            same: answer(5)?.unwrap_or(false),
             version: u32::try_from(version).unwrap_or(0),
         })
     }

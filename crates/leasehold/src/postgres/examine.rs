@@ -69,13 +69,14 @@ impl Postgres {
     }
 
     async fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(&self, statement: &str) -> Result<T, Error> {
-        let statement = self.tables.fill(statement);
-        let row = self.query_one(Operation::Lookup, &statement, &[]).await?;
+        let statement = self.operations.tables.fill(statement);
+        let row = self.operations.query_one(Operation::Lookup, &statement, &[]).await?;
         row.try_get(0).map_err(super::record::unreadable)
     }
 
     async fn setting(&self, name: &str) -> Result<String, Error> {
-        let row = self.query_one(Operation::Lookup, "SELECT current_setting($1)", &[(&name, Type::TEXT)]).await?;
+        let row =
+            self.operations.query_one(Operation::Lookup, "SELECT current_setting($1)", &[(&name, Type::TEXT)]).await?;
         row.try_get(0).map_err(super::record::unreadable)
     }
 
@@ -108,7 +109,7 @@ impl Postgres {
                     format!(
                         "they are there, but the search path leads to others in the schema {schema}: \
                          programs that follow it share no locks with ?schema={}",
-                        self.tables.schema()
+                        self.operations.tables.schema()
                     ),
                 ),
             },
@@ -122,7 +123,7 @@ impl Postgres {
 
     /// Whether the functions are those of this build, to the letter.
     async fn functions(&self) -> Result<Check, Error> {
-        let found = self.functions.compare(&self.connections).await?;
+        let found = self.operations.functions.compare(&self.operations.connections).await?;
         let trouble = [
             (&found.missing, "missing: run `leasehold migrate`"),
             (&found.changed, "changed by somebody: run `leasehold migrate`"),
@@ -134,11 +135,17 @@ impl Postgres {
             .filter(|(names, _)| !names.is_empty())
             .map(|(names, what)| format!("{} {what}", names.join(", ")))
             .collect();
-        let public = match (self.tables.are_public(), found.newer) {
+        let public = match (self.operations.tables.are_public(), found.newer) {
             (true, false) => "and those for SQL clients",
             (true, true) => "and newer ones for SQL clients",
             (false, _) => "and none for SQL clients, which use tables of the usual names",
         };
+        if trouble.is_empty() && !found.not_added.is_empty() {
+            let missing = found.not_added.join(", ");
+            let detail =
+                format!("{missing} missing, without which many locks at once take longer: run `leasehold migrate`");
+            return Ok(Check::new("functions", Verdict::Warn, detail));
+        }
         Ok(match trouble.is_empty() {
             true => Check::new("functions", Verdict::Ok, format!("those of version {VERSION}, {public}")),
             false => Check::new("functions", Verdict::Fail, trouble.join("; ")),

@@ -3,9 +3,10 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
 
 use super::connections::Parameter;
+use super::number;
 use super::obstacle::Wanted;
+use super::operations::Operations;
 use super::record::{millis, unreadable};
-use super::{Postgres, number};
 use crate::backend::{Absence, Extend};
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
@@ -33,7 +34,7 @@ impl Extended {
     }
 }
 
-impl Postgres {
+impl Operations {
     /// Extends one lock: without a guard as a rule, and again with one if the answer comes too
     /// late to count.
     pub(super) async fn extend_one(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {

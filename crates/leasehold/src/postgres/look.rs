@@ -1,12 +1,13 @@
 use tokio_postgres::types::Type;
 
 use super::connections::Parameter;
+use super::operations::Operations;
 use super::record::unreadable;
-use super::{Postgres, number, record};
+use super::{number, record};
 use crate::backend::{Inspected, ListPage, ListRequest, LookupBy, Record};
 use crate::{Error, Key, Operation};
 
-impl Postgres {
+impl Operations {
     /// The live grant of a key, the oldest one if there are several, or of an id.
     pub(super) async fn find(&self, operation: Operation, by: LookupBy<'_>) -> Result<Option<record::Held>, Error> {
         let (statement, name) = match by {

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::time::Instant;
 
@@ -6,18 +7,19 @@ use tokio_postgres::types::Type;
 use super::connections::Parameter;
 use super::error::ServerSaid;
 use super::extend::Extended;
+use super::operations::Operations;
 use super::record::unreadable;
-use super::{Postgres, answers, number};
-use crate::backend::{Backend, Extend, Release, all};
+use super::{answers, number};
+use crate::backend::{Extend, Release, all};
 use crate::remote::driver_error::not_connected_in_time;
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
 /// The part of a call's time that one lock may keep the answers for others waiting.
 const PATIENCE_PARTS: u32 = 10;
 
-type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+pub(super) type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-impl Postgres {
+impl Operations {
     /// Extends many locks in one statement, and those that it did not get by themselves.
     pub(super) async fn extend_together(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
         let begun = Instant::now();
@@ -38,7 +40,7 @@ impl Postgres {
             // An answer that came too late to count.
             let late = answer.is_some_and(|answer| answer.until.is_some());
             Box::pin(self.alone(Operation::Extend, begun, !answers.is_empty(), async move {
-                if late { self.extend_guarded(id, *ttl, true).await } else { self.extend(id, *ttl).await }
+                if late { self.extend_guarded(id, *ttl, true).await } else { self.extend_one(id, *ttl).await }
             }))
         });
         all(calls.collect()).await
@@ -47,22 +49,37 @@ impl Postgres {
     /// Releases many locks in one statement, and those that it did not get by themselves.
     pub(super) async fn release_together(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
         let begun = Instant::now();
-        let answers = match ids {
-            [] | [_] => Vec::new(),
-            _ => match self.ask_to_release_many(ids).await {
-                Ok(answers) => answers,
-                Err(error) if is_refusal(&error) => Vec::new(),
-                Err(error) => return vec![Err(error); ids.len()],
-            },
+        let done = match ids {
+            [] | [_] => ids.iter().map(|_| None).collect(),
+            _ => self.release_without_waiting(ids).await,
         };
-        self.sweep.perhaps(&self.connections, &self.tables);
-        let calls = ids.iter().enumerate().map(|(index, id)| -> Call<'_, Release> {
-            match answers.get(index) {
-                Some(Some(answer)) => Box::pin(std::future::ready(Ok(answers::release(*answer)))),
-                _ => Box::pin(self.alone(Operation::Release, begun, !answers.is_empty(), self.release(id))),
+        let others = done.iter().any(Option::is_some);
+        let calls = ids.iter().zip(done).map(|(id, answer)| -> Call<'_, Release> {
+            match answer {
+                Some(answer) => Box::pin(std::future::ready(answer)),
+                None => Box::pin(self.alone(Operation::Release, begun, others, self.release_one(id))),
             }
         });
         all(calls.collect()).await
+    }
+
+    /// What one statement that waits for nobody makes of many releases. None: nothing was done
+    /// about that one, and it has to be released alone.
+    pub(super) async fn release_without_waiting(&self, ids: &[LockId]) -> Vec<Option<Result<Release, Error>>> {
+        // Of those that ask for the same, the first: the others find what it leaves.
+        let mut seen = HashSet::new();
+        let places: Vec<_> = (0..ids.len()).filter(|place| seen.insert(ids[*place].expose())).collect();
+        let asked: Vec<_> = places.iter().map(|place| ids[*place].expose()).collect();
+        let mut done: Vec<_> = ids.iter().map(|_| None).collect();
+        match self.ask_to_release_many(&asked).await {
+            Ok(answers) => places.iter().zip(answers).for_each(|(place, answer)| {
+                done[*place] = answer.map(|answer| Ok(answers::release(answer)));
+            }),
+            Err(error) if is_refusal(&error) => {}
+            Err(error) => places.iter().for_each(|place| done[*place] = Some(Err(error.clone()))),
+        }
+        self.sweep.perhaps(&self.connections, &self.tables);
+        done
     }
 
     async fn ask_to_extend_many(&self, locks: &[(LockId, Ttl)]) -> Result<Vec<Extended>, Error> {
@@ -77,8 +94,7 @@ impl Postgres {
         one_for_each(answers, locks.len(), Operation::Extend)
     }
 
-    async fn ask_to_release_many(&self, ids: &[LockId]) -> Result<Vec<Option<i32>>, Error> {
-        let ids: Vec<_> = ids.iter().map(LockId::expose).collect();
+    async fn ask_to_release_many(&self, ids: &[&str]) -> Result<Vec<Option<i32>>, Error> {
         let parameters: [Parameter<'_>; 1] = [(&ids, Type::TEXT_ARRAY)];
         let row = self.query_one(Operation::Release, &self.statements.release_many, &parameters).await?;
         let answers = row.try_get(0).map_err(|error| unreadable(error).during(Operation::Release))?;
@@ -89,7 +105,7 @@ impl Postgres {
     /// may wait for somebody else, with a connection that the next call for many would need.
     ///
     /// With `others` that are answered already it gets little time: they wait for it.
-    async fn alone<T>(
+    pub(super) async fn alone<T>(
         &self,
         operation: Operation,
         begun: Instant,
@@ -111,7 +127,7 @@ impl Postgres {
 
 /// Whether the server refused the statement, so that nothing was done. One of the locks may be the
 /// reason. A session that cannot begin or has ended is no refusal: no other call would fare better.
-fn is_refusal(error: &Error) -> bool {
+pub(super) fn is_refusal(error: &Error) -> bool {
     ServerSaid::of(error).is_some_and(|said| said.refused)
 }
 

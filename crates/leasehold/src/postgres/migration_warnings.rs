@@ -19,9 +19,9 @@ impl Postgres {
     /// As for any operation.
     pub async fn migration_warnings(&self) -> Result<Vec<String>, Error> {
         let is_there = async |what: &str| -> Result<bool, Error> {
-            Ok(!self.query(Operation::Lookup, &self.tables.fill(what), &[]).await?.is_empty())
+            Ok(!self.operations.query(Operation::Lookup, &self.operations.tables.fill(what), &[]).await?.is_empty())
         };
-        let (schema, table) = (self.tables.schema(), self.tables.locks_name());
+        let (schema, table) = (self.operations.tables.schema(), self.operations.tables.locks_name());
         let mut warnings = Vec::new();
         if is_there(FOREIGN).await? {
             warnings.push(format!(

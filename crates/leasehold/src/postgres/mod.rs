@@ -1,7 +1,9 @@
 //! Locks in a PostgreSQL database.
 
 mod acquire;
+mod acquire_many;
 mod answers;
+mod batches;
 mod class;
 mod compare;
 mod connections;
@@ -17,6 +19,7 @@ mod look;
 mod many;
 mod migration_warnings;
 mod obstacle;
+mod operations;
 mod options;
 mod password_file;
 mod places;
@@ -39,13 +42,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 use tokio::sync::Semaphore;
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use self::batches::Batches;
 use self::compare::Functions;
 use self::connections::{Connections, Parameter};
 use self::endpoints::Endpoints;
 use self::obstacle::Wanted;
+use self::operations::Operations;
 use self::push::{ListenConnection, Source};
 use self::record::unreadable;
 use self::statements::Statements;
@@ -60,7 +64,7 @@ use crate::remote::notification::{GRANTED_TOPIC, TAKEN_TOPIC, freed_topic, turn_
 use crate::remote::per_runtime::PerRuntime;
 use crate::remote::placeholder::hash;
 use crate::stores::Migrated;
-use crate::{Error, ErrorCode, Fence, Key, LockId, Operation, Timestamp, Ttl};
+use crate::{Error, Fence, Key, LockId, Operation, Timestamp, Ttl};
 
 pub(crate) use driver::Driver;
 pub use options::PostgresOptions;
@@ -94,18 +98,13 @@ pub use options::PostgresOptions;
 /// # }
 /// ```
 pub struct Postgres {
-    connections: Arc<Connections>,
-    tables: Tables,
-    names: StorageKeys,
-    statements: Statements,
-    functions: Functions,
+    operations: Arc<Operations>,
+    /// What is sent together, on each runtime; none if nothing is.
+    batches: Option<PerRuntime<Batches>>,
     /// Whether the server tells of released locks, as far as that is known.
     wake_ups: OnceCell<bool>,
     schema_is_chosen: bool,
     listeners: PerRuntime<Listener>,
-    sweep: Sweep,
-    /// Turns of calls for one lock that one for many could not do.
-    lone_calls: Semaphore,
 }
 
 impl Postgres {
@@ -121,19 +120,20 @@ impl Postgres {
     /// `verify-full`), `sslrootcert`, which means `verify-full` unless `sslmode` says otherwise,
     /// `sslcert`, `sslkey`, most of what else the server's own clients know, and the options of
     /// [`PostgresOptions`]: `schema`, `locks_table`, `fences_table`, `timeout` such as `5s`,
-    /// `pool_size`, `wake_ups` (`on` or `off`) and `sweep_every` such as `60s`.
+    /// `pool_size`, `wake_ups` (`on` or `off`), `sweep_every` such as `60s` and `batching` (`on`
+    /// or `off`).
     ///
     /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong, the database does not
-    /// exist, or nobody chose a schema and the search path leads to tables for locks in another
-    /// than `public`, [`AuthFailed`](ErrorCode::AuthFailed) if the server does not let us in or
-    /// cannot be trusted, [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) or
-    /// [`NetworkTimeout`](ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats
-    /// the URL. Missing tables and functions are an error of each operation, and functions that
-    /// somebody changed are one of each acquire, until `leasehold migrate` was run.
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the URL is wrong, the database does
+    /// not exist, or nobody chose a schema and the search path leads to tables for locks in another
+    /// than `public`, [`AuthFailed`](crate::ErrorCode::AuthFailed) if the server does not let us in
+    /// or cannot be trusted, [`ServiceUnavailable`](crate::ErrorCode::ServiceUnavailable) or
+    /// [`NetworkTimeout`](crate::ErrorCode::NetworkTimeout) if it cannot be reached. No message
+    /// repeats the URL. Missing tables and functions are an error of each operation, and functions
+    /// that somebody changed are one of each acquire, until `leasehold migrate` was run.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::connect_with(url, PostgresOptions::default()).await
     }
@@ -158,17 +158,21 @@ impl Postgres {
         {
             return Err(search_path::two_places(&schema));
         }
-        let store = Self {
+        let operations = Operations {
             connections: Arc::new(connections),
             names: StorageKeys::new("", rules::LONGEST_NAME, 0)?,
             statements: Statements::new(&tables),
             tables,
             functions,
+            sweep: Sweep::every(options.sweep_every),
+            lone_calls: Semaphore::new((options.pool_size / 2).max(1)),
+        };
+        let store = Self {
+            operations: Arc::new(operations),
+            batches: options.batching.then(PerRuntime::new),
             wake_ups: OnceCell::new_with((!options.wake_ups).then_some(false)),
             schema_is_chosen: options.schema.is_some(),
             listeners: PerRuntime::new(),
-            sweep: Sweep::every(options.sweep_every),
-            lone_calls: Semaphore::new((options.pool_size / 2).max(1)),
         };
         if let Err(error) = store.is_told_of_releases().await {
             tracing::warn!(%error, "cannot listen to the server yet: waiting for locks polls until that is possible");
@@ -185,17 +189,18 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// [`AuthFailed`](ErrorCode::AuthFailed) if the user may not do that; otherwise as for any
-    /// operation.
+    /// [`AuthFailed`](crate::ErrorCode::AuthFailed) if the user may not do that; otherwise as for
+    /// any operation.
     pub async fn migrate(&self) -> Result<Migrated, Error> {
-        let found = self.functions.compare(&self.connections).await?;
-        self.connections.run_all(&self.tables.migration()).await?;
+        let found = self.operations.functions.compare(&self.operations.connections).await?;
+        self.operations.connections.run_all(&self.operations.tables.migration()).await?;
+        self.operations.functions.check(&self.operations.connections).await?;
         Ok(if found.is_none() { Migrated::UpToDate } else { Migrated::Changed })
     }
 
     /// What [`migrate`](Postgres::migrate) runs, for somebody else to run.
     pub fn migration(&self) -> String {
-        self.tables.migration()
+        self.operations.tables.migration()
     }
 
     /// What [`migrate`](Postgres::migrate) would run for a URL and its options, without connecting
@@ -203,14 +208,14 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorCode::InvalidArgument) if the URL is wrong.
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the URL is wrong.
     pub fn migration_for(url: &str) -> Result<String, Error> {
         let options = url::parse(url, PostgresOptions::default())?.options;
         Ok(Tables::new(options.schema_or_usual(), &options.locks_table, &options.fences_table)?.migration())
     }
 
     fn source(&self) -> Source {
-        Source { connections: self.connections.clone(), tables: self.tables.clone() }
+        Source { connections: self.operations.connections.clone(), tables: self.operations.tables.clone() }
     }
 
     /// Whether the server tells of released locks. That is found out once; if it does not, it is
@@ -232,89 +237,74 @@ impl Postgres {
         self.wake_ups.get_or_try_init(find_out).await.copied()
     }
 
-    async fn query(
-        &self,
-        operation: Operation,
-        statement: &str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<Vec<Row>, Error> {
-        self.connections.query(operation, statement, parameters).await
-    }
-
-    /// The one row of an answer.
-    async fn query_one(
-        &self,
-        operation: Operation,
-        statement: &str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<Row, Error> {
-        let mut rows = self.query(operation, statement, parameters).await?;
-        rows.pop().ok_or_else(|| {
-            Error::new(ErrorCode::Internal, "an unexpected answer of the server")
-                .during(operation)
-                .with_outcome_unknown()
-        })
+    /// What is sent together on the runtime of the caller, if anything is.
+    fn batches(&self) -> Result<Option<Arc<Batches>>, Error> {
+        self.batches.as_ref().map(|batches| batches.get(|| Ok(Batches::new(&self.operations)))).transpose()
     }
 
     /// Removes what the key of an examination has left: its fence.
     async fn forget(&self, key: &Key) -> Result<(), Error> {
-        let counter = self.names.fence(&self.names.lock(key)?)?;
-        let statement = self.tables.fill("DELETE FROM {{fences}} WHERE fence_key = $1");
-        self.query(Operation::Lookup, &statement, &[(&counter, Type::TEXT)]).await.map(drop)
+        let counter = self.operations.names.fence(&self.operations.names.lock(key)?)?;
+        let statement = self.operations.tables.fill("DELETE FROM {{fences}} WHERE fence_key = $1");
+        self.operations.query(Operation::Lookup, &statement, &[(&counter, Type::TEXT)]).await.map(drop)
     }
 }
 
 #[async_trait]
 impl Backend for Postgres {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquire, Error> {
-        self.acquire_one(request).await
+        match self.batches()?.filter(|_| self.operations.goes_with_others(request)) {
+            Some(batches) => batches.acquire(request).await,
+            None => self.operations.acquire_one(request).await,
+        }
     }
 
     async fn acquire_all(&self, requests: &[AcquireRequest]) -> Result<AcquireAll, Error> {
-        self.acquire_together(requests).await
+        self.operations.acquire_all_or_none(requests).await
     }
 
     async fn release(&self, id: &LockId) -> Result<Release, Error> {
-        let parameters: [Parameter<'_>; 1] = [(&id.expose(), Type::TEXT)];
-        let row = self.query_one(Operation::Release, &self.statements.release, &parameters);
-        let row = self.explained(Wanted::Id(id), row).await?;
-        self.sweep.perhaps(&self.connections, &self.tables);
-        Ok(answers::release(row.try_get(0).map_err(unreadable)?))
+        match self.batches()? {
+            Some(batches) => batches.release(id).await,
+            None => self.operations.release_one(id).await,
+        }
     }
 
     async fn extend(&self, id: &LockId, ttl: Ttl) -> Result<Extend, Error> {
-        self.extend_one(id, ttl).await
+        self.operations.extend_one(id, ttl).await
     }
 
     async fn extend_many(&self, locks: &[(LockId, Ttl)]) -> Vec<Result<Extend, Error>> {
-        self.extend_together(locks).await
+        self.operations.extend_together(locks).await
     }
 
     async fn release_many(&self, ids: &[LockId]) -> Vec<Result<Release, Error>> {
-        self.release_together(ids).await
+        self.operations.release_together(ids).await
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        Ok(self.find(Operation::IsLocked, LookupBy::Key(key)).await?.is_some())
+        Ok(self.operations.find(Operation::IsLocked, LookupBy::Key(key)).await?.is_some())
     }
 
     async fn lookup(&self, by: LookupBy<'_>) -> Result<Option<Record>, Error> {
-        let found = self.find(Operation::Lookup, by).await?;
+        let found = self.operations.find(Operation::Lookup, by).await?;
         found.map(record::Held::into_record).transpose().map_err(|error| error.during(Operation::Lookup))
     }
 
     async fn inspect(&self, key: &Key) -> Result<Inspected, Error> {
-        self.inspect_key(key).await
+        self.operations.inspect_key(key).await
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage, Error> {
-        self.list_page(request).await
+        self.operations.list_page(request).await
     }
 
     async fn subscribe(&self, topic: Topic<'_>) -> Result<Subscription, Error> {
         let topics = match topic {
-            Topic::Freed(key) => vec![freed_topic(&self.names.lock(key)?)],
-            Topic::Turn(key, id) => vec![freed_topic(&self.names.lock(key)?), turn_topic(&hash(id.expose()))],
+            Topic::Freed(key) => vec![freed_topic(&self.operations.names.lock(key)?)],
+            Topic::Turn(key, id) => {
+                vec![freed_topic(&self.operations.names.lock(key)?), turn_topic(&hash(id.expose()))]
+            }
             Topic::Taken => vec![TAKEN_TOPIC.to_owned()],
             Topic::Granted => vec![GRANTED_TOPIC.to_owned()],
         };
@@ -323,20 +313,21 @@ impl Backend for Postgres {
         }
         let server = || Arc::new(self.source());
         let listener = self.listeners.get(|| Ok(Listener::start::<ListenConnection>(server())))?;
-        listener.subscribe_to_all(topics, topic.backlog(), self.connections.timeout).await
+        listener.subscribe_to_all(topics, topic.backlog(), self.operations.connections.timeout).await
     }
 
     async fn force_release(&self, key: &Key, only: Option<Fence>) -> Result<Vec<Record>, Error> {
-        let (name, only) = (self.names.lock(key)?, only.map(String::from));
+        let (name, only) = (self.operations.names.lock(key)?, only.map(String::from));
         let parameters: [Parameter<'_>; 2] = [(&name, Type::TEXT), (&only, Type::TEXT)];
-        let rows = self.query(Operation::ForceRelease, &self.statements.force_release, &parameters);
-        let rows = self.explained(Wanted::Key(&name), rows).await?;
+        let rows =
+            self.operations.query(Operation::ForceRelease, &self.operations.statements.force_release, &parameters);
+        let rows = self.operations.explained(Wanted::Key(&name), rows).await?;
         let records = rows.iter().map(|row| record::read(row).and_then(record::Held::into_record));
         records.collect::<Result<_, _>>().map_err(|error: Error| error.during(Operation::ForceRelease))
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
-        let row = self.query_one(Operation::Lookup, &self.statements.now, &[]).await?;
+        let row = self.operations.query_one(Operation::Lookup, &self.operations.statements.now, &[]).await?;
         let micros: i64 = row.try_get(0).map_err(unreadable)?;
         Ok(Timestamp::from_micros(u64::try_from(micros).unwrap_or(0)))
     }
@@ -346,7 +337,7 @@ impl Backend for Postgres {
             .with_wake_ups(self.wake_ups.get().copied().unwrap_or(true))
             .with_clock_floored_fences(true)
             .with_lines(true)
-            .with_call_timeout(self.connections.timeout)
+            .with_call_timeout(self.operations.connections.timeout)
     }
 }
 
@@ -362,6 +353,6 @@ fn number(value: u64) -> i64 {
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres").field("tables", &self.tables).finish_non_exhaustive()
+        f.debug_struct("Postgres").field("tables", &self.operations.tables).finish_non_exhaustive()
     }
 }

@@ -1,9 +1,9 @@
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::Postgres;
 use super::connections::Parameter;
 use super::error::ServerSaid;
+use super::operations::Operations;
 use crate::{Error, ErrorCode, LockId, Operation};
 
 /// The lock that an operation is about.
@@ -36,7 +36,7 @@ impl Obstacle {
     }
 }
 
-impl Postgres {
+impl Operations {
     /// Runs an operation. If it waited in vain for another session, the error says for what and for
     /// whom.
     pub(super) async fn explained<T>(

@@ -27,6 +27,9 @@ pub struct PostgresOptions {
     /// How often this handle removes the rows of locks whose holders crashed, at most; never if
     /// `None`, the default. A removed lock was dead for more than three seconds.
     pub sweep_every: Option<Duration>,
+    /// Whether acquires and releases that come while others are on their way are sent together, in
+    /// one statement; they are by default. Nothing waits for it.
+    pub batching: bool,
 }
 
 impl Default for PostgresOptions {
@@ -39,6 +42,7 @@ impl Default for PostgresOptions {
             pool_size: 4,
             wake_ups: true,
             sweep_every: None,
+            batching: true,
         }
     }
 }
@@ -98,6 +102,13 @@ impl PostgresOptions {
     #[must_use]
     pub fn with_sweep_every(mut self, sweep_every: Option<Duration>) -> Self {
         self.sweep_every = sweep_every;
+        self
+    }
+
+    /// Whether operations that come together are sent together.
+    #[must_use]
+    pub fn with_batching(mut self, batching: bool) -> Self {
+        self.batching = batching;
         self
     }
 }

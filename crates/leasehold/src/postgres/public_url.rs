@@ -74,8 +74,12 @@ fn our_options(url: &mut UrlWriter, options: &PostgresOptions) {
     url.option_unless(&usual.fences_table, "fences_table", &options.fences_table);
     url.option_unless(&time(usual.timeout), "timeout", &time(options.timeout));
     url.option_unless(&usual.pool_size, "pool_size", &options.pool_size);
-    if options.wake_ups != usual.wake_ups {
-        url.option("wake_ups", if options.wake_ups { "on" } else { "off" });
+    for (name, usual, chosen) in
+        [("wake_ups", usual.wake_ups, options.wake_ups), ("batching", usual.batching, options.batching)]
+    {
+        if chosen != usual {
+            url.option(name, if chosen { "on" } else { "off" });
+        }
     }
     if let Some(time) = options.sweep_every {
         url.option("sweep_every", url_writer::time(time));
@@ -167,7 +171,7 @@ mod tests {
             &["user", "password"],
             &[
                 "sslmode=require", "sslmode=verify-ca", "sslrootcert=/a%26b", "schema=a%40b", "schema=b@c", "locks_table=l", "timeout=2.5s",
-                "pool_size=9", "wake_ups=off", "sweep_every=60s", "application_name=me@work", "connect_timeout=9",
+                "pool_size=9", "wake_ups=off", "batching=off", "sweep_every=60s", "application_name=me@work", "connect_timeout=9",
                 "keepalives_idle=77", "keepalives=0", "target_session_attrs=any", "target_session_attrs=read-write",
                 "channel_binding=require", "load_balance_hosts=random", "options=-c%20a%3Db", "tcp_user_timeout=3",
             ],

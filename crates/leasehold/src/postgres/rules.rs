@@ -15,17 +15,49 @@ pub(super) const LONGEST_NAME: usize = 1700;
 /// stranger's that fits the types better is not found.
 const NOW_US: &str = "floor(extract(epoch FROM clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint";
 
-/// Whatever the server's default, what is answered is on disk. And nothing waits for others without
-/// end: a client that gives up cannot always stop what it asked for, least of all through a pooler.
+/// Whatever the server's default, what is answered is on disk.
+const DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
+      THEN set_config('synchronous_commit', 'on', true) END";
+
+/// And nothing waits for others without end: a client that gives up cannot always stop what it
+/// asked for, least of all through a pooler.
 ///
 /// Settings are made in expressions, which cost less than statements.
-const PREPARE: &str = "IF num_nulls(
-    CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
-      THEN set_config('synchronous_commit', 'on', true) END,
+fn prepare() -> String {
+    format!(
+        "IF num_nulls(
+    {DURABLE},
     CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', '4s', true) END
   ) > 2 THEN
     NULL;
-  END IF;";
+  END IF;"
+    )
+}
+
+/// What is asked for many does not wait at all. Whatever it would wait for nevertheless, such as a
+/// table that somebody has locked, is left to those who ask alone. And its plans are made once, for
+/// any number of them: the ones that are right for large tables, from the beginning.
+fn prepare_many() -> String {
+    format!(
+        "IF num_nulls(
+    {DURABLE},
+    set_config('lock_timeout', '100ms', true),
+    set_config('enable_seqscan', 'off', true),
+    set_config('plan_cache_mode', 'force_generic_plan', true)
+  ) > 4 THEN
+    NULL;
+  END IF;"
+    )
+}
+
+/// The fence after the last one of a counter. One beyond the highest is no fence.
+fn after_last() -> String {
+    format!("least(f.fence, {}) + 1", Fence::MAX.get())
+}
+
+/// The lowest fence at this time, in units of 100 microseconds: a server that lost its last writes
+/// repeats none.
+const CLOCK_FENCE: &str = "now_us / 100";
 
 /// The last number of a key that is waited for. Each takes room in a table of the server's that
 /// everybody shares, so a process that waits for more keys than this has several under one number.
@@ -40,7 +72,10 @@ pub(super) fn placeholders() -> Vec<(&'static str, String)> {
     let deepest = Metadata::MAX_DEPTH;
     vec![
         ("now_us", NOW_US.to_owned()),
-        ("prepare", PREPARE.to_owned()),
+        ("prepare", prepare()),
+        ("prepare_many", prepare_many()),
+        ("after_last", after_last()),
+        ("clock_fence", CLOCK_FENCE.to_owned()),
         ("shares", SHARES.to_string()),
         ("watched", WATCHED.to_string()),
         ("granted", text(GRANTED)),
@@ -86,6 +121,7 @@ mod tests {
     #[test]
     fn no_rule_is_written_twice() {
         for (file, text) in [
+            ("acquire_many", include_str!("sql/acquire_many.sql")),
             ("find", include_str!("sql/find.sql")),
             ("functions", include_str!("sql/functions.sql")),
             ("held", include_str!("sql/held.sql")),
@@ -102,6 +138,10 @@ mod tests {
                 "- 1000",
                 "900000000000000",
                 "clock_timestamp",
+                "/ 100 ",
+                "/ 100,",
+                "/ 100)",
+                "least(f.fence",
                 "'F'",
                 "'S'",
                 "'R'",

@@ -27,8 +27,9 @@ impl Postgres {
     ///
     /// As for any operation.
     pub(super) async fn search_path(&self) -> Result<SearchPath, Error> {
-        let statement = self.tables.fill(&format!("SELECT ({ELSEWHERE}), pg_catalog.current_schema()::text"));
-        let row = self.query_one(Operation::Lookup, &statement, &[]).await?;
+        let statement =
+            self.operations.tables.fill(&format!("SELECT ({ELSEWHERE}), pg_catalog.current_schema()::text"));
+        let row = self.operations.query_one(Operation::Lookup, &statement, &[]).await?;
         let name = |column| row.try_get::<_, Option<String>>(column).map_err(unreadable);
         Ok(SearchPath { elsewhere: name(0)?, first: name(1)? })
     }

@@ -4,6 +4,7 @@ use super::tables::Tables;
 pub(super) struct Statements {
     pub(super) acquire: String,
     pub(super) acquire_all: String,
+    pub(super) acquire_many: String,
     pub(super) release: String,
     pub(super) release_many: String,
     pub(super) extend: String,
@@ -26,6 +27,7 @@ impl Statements {
                 .fill("SELECT * FROM {{acquire}}($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8, $9, $10, $11, $12, $13)"),
             acquire_all: tables
                 .fill("SELECT * FROM {{acquire_all}}($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7, $8, $9)"),
+            acquire_many: tables.fill("SELECT * FROM {{acquire_many}}($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7)"),
             release: tables.fill("SELECT {{release}}($1)"),
             release_many: tables.fill("SELECT {{release_many}}($1)"),
             extend: tables.fill("SELECT * FROM {{extend}}($1, $2, $3)"),

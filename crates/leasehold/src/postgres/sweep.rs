@@ -55,7 +55,7 @@ impl Postgres {
     ///
     /// As for any operation.
     pub async fn sweep(&self) -> Result<u64, Error> {
-        sweep(&self.connections, &self.tables).await
+        sweep(&self.operations.connections, &self.operations.tables).await
     }
 }
 

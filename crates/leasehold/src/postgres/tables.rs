@@ -35,6 +35,8 @@ impl Tables {
 
     /// Puts the names and the rules into a statement, where they stand between double braces.
     pub(super) fn fill(&self, statement: &str) -> String {
+        let called = functions::INTERNAL.iter().chain(&functions::ADDED);
+        let function_names: Vec<_> = called.map(|name| literal(&self.function(name))).collect();
         let names = [
             ("schema", quoted(&self.schema)),
             ("schema_text", literal(&self.schema)),
@@ -53,7 +55,7 @@ impl Tables {
             ("fences_name", literal(&self.fences)),
             ("grants_name", literal(&grants_of(&self.locks))),
             ("line_name", literal(&line_of(&self.locks))),
-            ("function_names", functions::INTERNAL.map(|name| literal(&self.function(name))).join(", ")),
+            ("function_names", function_names.join(", ")),
             ("version", functions::VERSION.to_string()),
             ("version_pattern", literal(functions::VERSION_PATTERN)),
         ];
@@ -64,7 +66,7 @@ impl Tables {
         for (placeholder, text) in names.into_iter().chain(rules::placeholders()) {
             put(placeholder, &text);
         }
-        for name in functions::INTERNAL.iter().chain(&functions::HELPERS) {
+        for name in functions::INTERNAL.iter().chain(&functions::HELPERS).chain(&functions::ADDED) {
             put(name, &self.in_schema(&self.function(name)));
         }
         for name in functions::PUBLIC {
@@ -89,7 +91,7 @@ impl Tables {
             let wanted = self.functions().into_iter().filter(|(kind, _)| wanted.contains(kind));
             wanted.map(|(_, text)| text).collect::<Vec<_>>().join("\n")
         };
-        let (versioned, public) = ([Kind::Library, Kind::PublicFunctions], [Kind::Everybody]);
+        let (versioned, public) = ([Kind::Library, Kind::Added, Kind::PublicFunctions], [Kind::Everybody]);
         let migration = include_str!("sql/migrate.sql")
             .replace("{{functions}}", &texts(&versioned))
             .replace("{{own_functions}}", include_str!("sql/own_functions.sql"))
@@ -108,6 +110,7 @@ impl Tables {
             include_str!("sql/owned.sql"),
         ];
         let mut functions: Vec<_> = library.map(|text| (Kind::Library, text)).into();
+        functions.push((Kind::Added, include_str!("sql/acquire_many.sql")));
         if self.are_public() {
             functions.push((Kind::PublicFunctions, include_str!("sql/helpers.sql")));
             functions.push((Kind::Everybody, include_str!("sql/public.sql")));
@@ -189,7 +192,7 @@ mod tests {
     fn every_name_of_the_longest_table_fits_with_versions_to_come() {
         let tables = Tables::new("public", &"a".repeat(LONGEST_TABLE), "fences").unwrap();
         let version = functions::VERSION.to_string().len();
-        for name in functions::INTERNAL.iter().chain(&functions::HELPERS) {
+        for name in functions::INTERNAL.iter().chain(&functions::HELPERS).chain(&functions::ADDED) {
             assert!(tables.function(name).len() - version + 3 <= 63, "{name}");
         }
         assert!(tables.fill("{{expiry_index}}").len() - 2 <= 63);

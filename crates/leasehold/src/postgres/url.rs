@@ -16,7 +16,7 @@ pub(super) const READER: UrlReader = UrlReader { scheme: "postgres" };
 const KNOWN: &str = "user, password, passfile, dbname, host, hostaddr, port, application_name, options, connect_timeout, \
     tcp_user_timeout, keepalives, keepalives_idle, keepalives_interval, keepalives_count, target_session_attrs, \
     load_balance_hosts, channel_binding, sslmode, sslnegotiation, sslrootcert, sslcert, sslkey, and of ours: schema, \
-    locks_table, fences_table, timeout, pool_size, wake_ups, sweep_every";
+    locks_table, fences_table, timeout, pool_size, wake_ups, sweep_every, batching";
 
 /// What a URL and the environment say.
 #[derive(Debug)]
@@ -94,6 +94,7 @@ fn read_option(name: &str, value: &str, options: &mut PostgresOptions) -> Result
                 .ok_or_else(|| unusable("has a pool_size that is not between 1 and 1000 connections"))?;
         }
         "wake_ups" => options.wake_ups = READER.switch(name, value)?,
+        "batching" => options.batching = READER.switch(name, value)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_url_says_everything() {
-        let url = "postgres://me:p%40ss@db:6000/app?schema=s&locks_table=l&fences_table=f&timeout=1.5s&pool_size=9&wake_ups=off\
+        let url = "postgres://me:p%40ss@db:6000/app?schema=s&locks_table=l&fences_table=f&timeout=1.5s&pool_size=9&wake_ups=off&batching=off\
                    &sweep_every=60s&sslmode=verify-full&sslrootcert=/ca.pem&application_name=job";
         let target = parsed(url, nothing);
         let (config, tls, options) = (only(&target), &target.tls, &target.options);
@@ -178,6 +179,7 @@ mod tests {
             timeout: Duration::from_millis(1500),
             pool_size: 9,
             wake_ups: false,
+            batching: false,
             sweep_every: Some(Duration::from_secs(60)),
         };
         assert_eq!(*options, expected);
@@ -344,6 +346,7 @@ mod tests {
             "postgres://host/db?timeout=secret",
             "postgres://host/db?pool_size=0",
             "postgres://host/db?wake_ups=secret",
+            "postgres://host/db?batching=secret",
             "postgres://host/db?schema=%ff",
             "postgres://host/db?password=secret%00",
             "postgres://host?password=secret@there",

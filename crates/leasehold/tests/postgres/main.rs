@@ -4,7 +4,10 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used)]
 
+mod acquire_many;
 mod advisory;
+mod batches;
+mod batching;
 mod bloat;
 mod budget;
 mod clock;

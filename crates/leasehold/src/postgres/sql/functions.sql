@@ -106,8 +106,8 @@ BEGIN
   END IF;
 
   -- Never below the clock, in units of 100 microseconds: a server that lost its last writes repeats no fence.
-  INSERT INTO {{fences}} AS f (fence_key, fence, key_debug) VALUES (counter, now_us / 100, wanted_user_key)
-    ON CONFLICT (fence_key) DO UPDATE SET fence = greatest(least(f.fence, {{highest_fence}}) + 1, excluded.fence)
+  INSERT INTO {{fences}} AS f (fence_key, fence, key_debug) VALUES (counter, {{clock_fence}}, wanted_user_key)
+    ON CONFLICT (fence_key) DO UPDATE SET fence = greatest({{after_last}}, excluded.fence)
     RETURNING f.fence INTO next_fence;
   IF next_fence > {{highest_fence}} THEN
     RAISE EXCEPTION 'the fence of this key is beyond the highest one' USING ERRCODE = {{fence_too_high}},

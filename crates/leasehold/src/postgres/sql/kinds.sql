@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION {{next_fence}}(counters text[], counted_keys text[], 
 DECLARE
   next_one bigint;
 BEGIN
-  SELECT greatest(max(least(f.fence, {{highest_fence}}) + 1), now_us / 100) INTO next_one
+  SELECT greatest(max({{after_last}}), {{clock_fence}}) INTO next_one
     FROM {{fences}} AS f WHERE f.fence_key = ANY (counters);
   IF next_one > {{highest_fence}} THEN
     RAISE EXCEPTION 'the fence of this key is beyond the highest one' USING ERRCODE = {{fence_too_high}},
