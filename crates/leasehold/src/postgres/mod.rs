@@ -256,11 +256,12 @@ impl Postgres {
         })
     }
 
-    /// Removes what the key of an examination has left: its fence.
-    async fn forget(&self, key: &Key) -> Result<(), Error> {
-        let counter = self.names.fence(&self.names.lock(key)?)?;
-        let statement = self.tables.fill("DELETE FROM {{fences}} WHERE fence_key = $1");
-        self.query(Operation::Lookup, &statement, &[(&counter, Type::TEXT)]).await.map(drop)
+    /// Removes what keys have left that only an examination or a try used: their fences.
+    async fn forget(&self, keys: &[Key]) -> Result<(), Error> {
+        let counter = |key| self.names.fence(&self.names.lock(key)?);
+        let counters = keys.iter().map(counter).collect::<Result<Vec<_>, _>>()?;
+        let statement = self.tables.fill("DELETE FROM {{fences}} WHERE fence_key = ANY($1)");
+        self.query(Operation::Lookup, &statement, &[(&counters, Type::TEXT_ARRAY)]).await.map(drop)
     }
 }
 
