@@ -17,8 +17,13 @@ pub(super) async fn measure(bench: &Bench, until: Instant) -> Result<Option<Hist
     let key = &bench.keys.keys()[usize::from(bench.plan.keys)];
     let mut times = Histogram::default();
     while let Some(held) = acquire(&bench.first, key, until).await? {
-        if times.count() == 0 && !bench.second.is_locked(key).await? {
-            return Ok(None);
+        if times.count() == 0 {
+            match tokio::time::timeout_at(until.into(), bench.second.is_locked(key)).await {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => return Ok(None),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => break,
+            }
         }
         let Some((time, guard)) = one(&bench.second, key, held, until).await? else { break };
         let Some(()) = release(guard, until).await? else { break };

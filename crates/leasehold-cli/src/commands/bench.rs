@@ -33,7 +33,8 @@ pub(crate) struct Options {
     /// How many tasks acquire and release at the same time
     #[arg(long, value_name = "N", default_value = "1", value_parser = |text: &str| at_most(text, MOST_TASKS))]
     tasks: u16,
-    /// How many keys they use: with fewer than tasks, they wait for each other [default: as many as tasks]
+    /// How many keys they use: with fewer than tasks, they wait for each other [default: as many as
+    /// tasks]
     #[arg(long, value_name = "N", value_parser = |text: &str| at_most(text, MOST_KEYS))]
     keys: Option<u16>,
     /// How long to measure
