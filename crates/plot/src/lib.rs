@@ -11,16 +11,19 @@
 //! (1..=100).for_each(|n| latencies.record(Duration::from_micros(n)));
 //! assert_eq!((latencies.count(), latencies.max()), (100, Some(Duration::from_micros(100))));
 //!
-//! let svg = distribution("acquire", "one task", &[Panel { name: "acquire", latencies: &latencies }]);
+//! let panel = Panel { name: "acquire", latencies: &latencies };
+//! let svg = distribution("Latencies of my store", "one task", &[panel]);
 //! assert!(svg.starts_with("<svg "));
 //! ```
 
+mod bars;
 mod distribution;
 mod histogram;
 mod scale;
 mod svg;
 mod time;
 
+pub use bars::{Bar, Group, bars};
 pub use distribution::{Panel, distribution};
 pub use histogram::Histogram;
 pub use time::short;
