@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::stores::ScratchKeys;
 use leasehold::{Error, ErrorCode, Guard, Key, Locks};
+use leasehold_plot::Histogram;
 use tokio::task::JoinSet;
 
 pub(crate) use live::{Live, progress};
@@ -23,7 +24,8 @@ use crate::text;
 /// How long a lock lasts if we are killed in the middle.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// A store that does not answer for this long, and for half of the time, has gone away.
+/// A store that does not answer for this long, and for a few times the longest that anything took,
+/// has gone away.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// What to measure.
@@ -80,23 +82,23 @@ impl Bench {
         let started = Instant::now();
         let pairs = pairs::measure(self, started + phase).await?;
         let took = started.elapsed();
-        self.answered(phase, pairs.pair.count())?;
+        self.answered(phase, &pairs.pair)?;
         self.live.begin("hand over", phase);
         let hand_over = hand_over::measure(self, Instant::now() + phase).await?;
         let Some(hand_over) = hand_over else { return Ok(Measured { plan, pairs, took, hand_over: None }) };
-        self.answered(phase, hand_over.count())?;
+        self.answered(phase, &hand_over)?;
         Ok(Measured { plan, pairs, took, hand_over: Some(hand_over) })
     }
 
     /// That the store has answered, and until the end.
-    fn answered(&self, phase: Duration, count: u64) -> Result<(), Failure> {
+    fn answered(&self, phase: Duration, times: &Histogram) -> Result<(), Failure> {
         let silence = self.live.silence();
-        let message = if count == 0 {
-            format!("too slow: nothing was complete within {}", text::duration(phase))
-        } else if silence > SILENCE.max(phase / 2) {
-            format!("no answer for the last {}", text::duration(silence))
-        } else {
-            return Ok(());
+        let message = match times.max() {
+            None => format!("too slow: nothing was complete within {}", text::duration(phase)),
+            Some(longest) if silence > SILENCE.max(3 * longest) => {
+                format!("no answer for the last {}", text::duration(silence))
+            }
+            Some(_) => return Ok(()),
         };
         let failure =
             Failure::new(exit::UNAVAILABLE, message).hint("see leasehold doctor, or give it more time (--for)");

@@ -17,8 +17,11 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     a_signal_in_the_middle_leaves_nothing_behind,
 ];
 
-pub(crate) const SERVERS: &[Case] =
-    blocking_cases![a_server_that_goes_away_ends_the_bench_in_time, a_server_that_hangs_ends_the_bench_in_time,];
+pub(crate) const SERVERS: &[Case] = blocking_cases![
+    a_server_that_goes_away_ends_the_bench_in_time,
+    a_server_that_hangs_ends_the_bench_in_time,
+    a_server_that_hangs_in_the_second_half_ends_the_bench_in_time,
+];
 
 pub(crate) const OF_NO_STORE: &[Case] = blocking_cases![
     silly_numbers_are_refused_with_what_to_write,
@@ -137,9 +140,11 @@ fn a_signal_in_the_middle_leaves_nothing_behind(store: Store) {
     }
 }
 
-fn check_ended(looked: &Looked, break_it: impl Fn()) {
-    let bench = looked.place.start(["bench", "--for", "4s"]);
-    eventually("it is on its way", || !looked.held().is_empty());
+/// Breaks the store once the key with this number is held: that of the one task, or the next one,
+/// which is handed over.
+fn check_ended(looked: &Looked, time: &str, key: &str, break_it: impl Fn()) {
+    let bench = looked.place.start(["bench", "--for", time]);
+    eventually("it is on its way", || looked.held().iter().any(|held| held.ends_with(key)));
     break_it();
     let done = bench.done();
     assert_eq!((done.code, done.stdout.as_str()), (69, ""), "{done:?}");
@@ -150,13 +155,19 @@ fn check_ended(looked: &Looked, break_it: impl Fn()) {
 fn a_server_that_goes_away_ends_the_bench_in_time(store: Store) {
     let looked = Looked::new(store);
     let server = looked.server.clone().unwrap();
-    check_ended(&looked, || server.server().kill());
+    check_ended(&looked, "4s", ":0", || server.server().kill());
 }
 
 fn a_server_that_hangs_ends_the_bench_in_time(store: Store) {
     let looked = Looked::new(store);
     let server = looked.server.clone().unwrap();
-    check_ended(&looked, || server.server().pause());
+    check_ended(&looked, "4s", ":0", || server.server().pause());
+}
+
+fn a_server_that_hangs_in_the_second_half_ends_the_bench_in_time(store: Store) {
+    let looked = Looked::new(store);
+    let server = looked.server.clone().unwrap();
+    check_ended(&looked, "8s", ":1", || server.server().pause());
 }
 
 fn silly_numbers_are_refused_with_what_to_write(store: Store) {
