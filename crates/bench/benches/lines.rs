@@ -105,7 +105,8 @@ fn hand_overs(url: &str, processes: usize, job: Job) -> f64 {
     at(50)
 }
 
-/// What PostgreSQL's own wake-ups cost: a notification wakes every session that listens to anything.
+/// What PostgreSQL's own wake-ups cost: a notification wakes every session that listens to
+/// anything.
 async fn beside_listeners(url: &str) {
     println!("PostgreSQL: the same beside {} sessions that listen to something else", MANY - 2);
     let mut sessions = Vec::new();

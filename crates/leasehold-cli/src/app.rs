@@ -11,7 +11,8 @@ use tokio::runtime::Runtime;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    acquire, completions, doctor, extend, force_release, init, ls, man, markdown, migrate, release, run, show, watch,
+    acquire, bench, completions, doctor, extend, force_release, init, ls, man, markdown, migrate, release, run, show,
+    watch,
 };
 use crate::escape::escape;
 use crate::exit::{self, End, Failure};
@@ -67,6 +68,7 @@ fn dispatch(command: Command) -> End {
             mortal(&options.common, async |reporter| force_release::run(&options, reporter).await)
         }
         Command::Doctor(options) => mortal(&options.common, async |reporter| doctor::run(&options, reporter).await),
+        Command::Bench(options) => reporting(&options.common, async |reporter| bench::run(&options, reporter).await),
         Command::Init(options) => mortal(&options.common, async |_| init::run(&options).await),
         Command::Migrate(options) => mortal(&options.common, async |reporter| migrate::run(&options, reporter).await),
         Command::Completions(options) => plain(completions::run(&options)),

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    acquire, completions, doctor, extend, force_release, init, ls, man, markdown, migrate, release, run, show, watch,
+    acquire, bench, completions, doctor, extend, force_release, init, ls, man, markdown, migrate, release, run, show,
+    watch,
 };
 use crate::exit;
 
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Watch(watch::Options),
     ForceRelease(force_release::Options),
     Doctor(doctor::Options),
+    Bench(bench::Options),
     Init(init::Options),
     Migrate(migrate::Options),
     Completions(completions::Options),

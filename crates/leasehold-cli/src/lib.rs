@@ -35,6 +35,7 @@
 
 mod acquire;
 mod app;
+mod bench;
 mod child;
 mod cli;
 mod commands;

@@ -153,6 +153,16 @@ pub(crate) fn ttl(text: &str) -> Result<Ttl, String> {
     Ok(ttl)
 }
 
+/// A number from 1 to `most`.
+pub(crate) fn at_most(text: &str, most: u16) -> Result<u16, String> {
+    let number: u64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match u16::try_from(number) {
+        Ok(0) => Err("zero is too few\n  tip: 1 is the least".to_owned()),
+        Ok(number) if number <= most => Ok(number),
+        _ => Err(format!("too many\n  tip: {most} are the most")),
+    }
+}
+
 /// A number of permits.
 fn permits(text: &str) -> Result<NonZeroU16, String> {
     let number: u32 = text.parse().map_err(|_| "not a number".to_owned())?;

@@ -1,6 +1,6 @@
 //! What is said on stderr.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -63,6 +63,14 @@ impl Reporter {
     /// Asks whoever sits at the terminal.
     pub(crate) fn ask(&self, question: &str) {
         self.say(format!("{} [y/N] ", escape(question)));
+    }
+
+    /// Shows how far we are, in place of what was shown before; an empty line takes it away. Only
+    /// on a terminal.
+    pub(crate) fn progress(&self, line: &str) {
+        if !self.json && self.most > Level::Problem && std::io::stderr().is_terminal() {
+            self.say(format!("\r\x1b[K{}", escape(line)));
+        }
     }
 
     fn say(&self, text: String) {

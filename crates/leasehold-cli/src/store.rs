@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold::stores::{Credentials, Migrated, StoreDescriptor, credentials};
+use leasehold::stores::{Credentials, Migrated, ScratchKeys, StoreDescriptor, credentials};
 use leasehold::{Check, Error, Locks};
 
 use crate::config::{self, Config};
@@ -213,6 +213,15 @@ impl Store {
             }
             _ => self.url.clone(),
         }
+    }
+
+    /// Has the store forget the fences of keys that only we have used.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    pub(crate) async fn forget(&self, keys: &ScratchKeys) -> Result<(), Error> {
+        keys.forget(&self.url).await
     }
 
     /// Makes what the store needs.

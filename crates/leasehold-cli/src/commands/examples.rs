@@ -40,6 +40,12 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
         "leasehold force-release --fence 017949688590725 catalogue",
     ),
     ("doctor", "Is this store good for locks?", "leasehold doctor --store postgres://app@db/app"),
+    (
+        "bench",
+        "How quick is this store, for one and for 64 tasks?",
+        "leasehold bench --store redis://db:6379/0 --tasks 64",
+    ),
+    ("bench", "The same as a figure:", "leasehold bench --store redis://db:6379/0 --plot latencies.svg"),
     ("migrate", "Make the tables of a PostgreSQL store:", "leasehold migrate --store postgres://owner@db/app"),
     ("completions", "For bash:", "leasehold completions bash > ~/.local/share/bash-completion/completions/leasehold"),
     ("man", "For this user:", "leasehold man ~/.local/share/man/man1"),

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod acquire;
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 mod examples;

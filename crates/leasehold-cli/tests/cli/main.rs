@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod beating;
+mod bench;
 mod choice;
 mod counter;
 mod environment;
@@ -39,6 +40,7 @@ type Store = &'static StoreUnderTest;
 
 fn main() -> ExitCode {
     let all = [
+        bench::CASES,
         counter::CASES,
         environment::CASES,
         exit_codes::CASES,
@@ -50,7 +52,7 @@ fn main() -> ExitCode {
         waiting::CASES,
     ];
     let mut trials = suite::over(stores(), &all);
-    trials.extend(suite::over(stores().filter(|store| store.is_server()), &[servers::CASES]));
+    trials.extend(suite::over(stores().filter(|store| store.is_server()), &[bench::SERVERS, servers::CASES]));
     let with_lines = stores().filter(|store| store.can(Ability::FairByDefault));
     trials.extend(suite::over(with_lines, &[kinds::CASES, lines::CASES, several::CASES]));
     let with_password = stores().filter(|store| store.can(Ability::PasswordInUrl));
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
     let only = |name: &'static str| stores().filter(move |store| store.name == name);
     // Arguments, processes, the reference and what is shown are about no store; the default one will do.
     let of_no_store = [
+        bench::OF_NO_STORE,
         choice::CASES,
         exit_codes::ARGUMENTS,
         hostile::CASES,

@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = blocking_cases![
     a_server_without_room_for_another_is_waited_for,
     what_the_server_repeats_of_a_row_is_not_repeated,
     the_command_hears_no_password_however_it_is_spelled,
+    a_bench_names_the_fences_that_it_may_not_delete,
 ];
 
 fn each_trouble_with_the_server_has_its_exit_code_and_keeps_the_password(store: Store) {
@@ -188,4 +189,21 @@ fn the_command_hears_no_password_however_it_is_spelled(store: Store) {
         let done = place.run(["run", "--store", &url, "k", "--", "sh", "-c", "echo $LEASEHOLD_STORE"]);
         assert_eq!((done.code, done.stdout.trim()), (0, public.as_str()), "{url}: {done:?}");
     }
+}
+
+fn a_bench_names_the_fences_that_it_may_not_delete(_: Store) {
+    let (server, place, url) = with_room_for("40");
+    server.sql("REVOKE DELETE ON syncguard_fence_counters FROM app");
+    let done = place.run(["bench", "--json", "--keys", "3", "--for", "1s", "--store", &url]);
+    let counters = |prefix: &str| {
+        server.sql(&format!("SELECT count(*) FROM syncguard_fence_counters WHERE fence_key LIKE '%{prefix}%'"))
+    };
+    assert_eq!((done.code, counters("").as_str()), (0, "4"), "three keys, and one that is handed over: {done:?}");
+    let measured: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(measured["fences_left"], 4);
+    let said = done.events()[0]["message"].as_str().unwrap().to_owned();
+    let (said, prefix) = (said.clone(), said.split('\'').nth(1).unwrap().to_owned());
+    assert!(said.starts_with("up to 4 fence counters of keys that start with 'leasehold-bench:"), "{said}");
+    assert_eq!(counters(&prefix), "4", "they can be found by that: {said}");
+    assert_eq!(server.sql("SELECT count(*) FROM syncguard_locks"), "0");
 }

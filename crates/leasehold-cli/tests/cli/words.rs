@@ -187,11 +187,12 @@ fn the_manual_is_a_page_for_each_command(store: Store) {
     let place = Place::new(store);
     let done = place.run(["man", "pages/man1"]);
     assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (0, "", ""));
-    let mut commands: Vec<_> = ["acquire", "completions", "doctor", "extend", "force-release", "init", "ls", "man"]
-        .into_iter()
-        .chain(["migrate", "release", "run", "show", "watch"])
-        .map(|name| format!("leasehold-{name}.1"))
-        .collect();
+    let mut commands: Vec<_> =
+        ["acquire", "bench", "completions", "doctor", "extend", "force-release", "init", "ls", "man"]
+            .into_iter()
+            .chain(["migrate", "release", "run", "show", "watch"])
+            .map(|name| format!("leasehold-{name}.1"))
+            .collect();
     commands.push("leasehold.1".to_owned());
     commands.sort();
     let mut written: Vec<_> = std::fs::read_dir(place.path("pages/man1"))

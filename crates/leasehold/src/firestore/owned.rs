@@ -85,12 +85,15 @@ impl Firestore {
         Ok(readable(&read))
     }
 
-    /// Removes what the key of an examination has left: its fence.
-    pub(super) async fn forget(&self, key: &Key) -> Result<(), Error> {
-        let count = self.names.fence(&self.names.id(key)?)?;
-        let connection = self.connection()?;
-        let session = connection.session(Operation::Lookup);
-        session.retry(|| self.try_forget(session, &count)).await
+    /// Removes what keys have left that only an examination or a try used: their fences.
+    pub(super) async fn forget(&self, keys: &[Key]) -> Result<(), Error> {
+        for key in keys {
+            let count = self.names.fence(&self.names.id(key)?)?;
+            let connection = self.connection()?;
+            let session = connection.session(Operation::Lookup);
+            session.retry(|| self.try_forget(session, &count)).await?;
+        }
+        Ok(())
     }
 
     async fn try_forget(&self, session: Session<'_>, counter: &str) -> Result<(), Failure> {

@@ -69,7 +69,7 @@ impl Locks {
         // A lock that could not be released shows among the operations.
         let _ = locks.shutdown().await;
         if operations.is_ok()
-            && let Err(error) = driver.forget(url, &key).await
+            && let Err(error) = driver.forget(url, std::slice::from_ref(&key)).await
         {
             let detail = format!("the fence counter of this examination stays, and no second one will: {error}");
             checks.push(Check::new("traces", Verdict::Ok, detail));

@@ -1,9 +1,13 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::operations::Operations;
 use crate::backend::{Acquire, AcquireRequest, Release};
-use crate::remote::stage::{self, Batching, Stage};
+use crate::remote::stage::{self, Batching, Pace, Stage};
 use crate::{Error, LockId};
+
+/// Two alone at a time: each is a commit.
+const PACE: Pace = Pace { alone: 2, service: Duration::from_micros(500) };
 
 /// What comes together on one runtime, and is sent in one statement: a commit costs more than what
 /// is committed.
@@ -19,7 +23,7 @@ pub(super) struct Batches {
 impl Batches {
     /// Those of the runtime that runs the caller.
     pub(super) fn new(operations: &Arc<Operations>) -> Self {
-        Self { operations: operations.clone(), acquires: Stage::new(true), releases: Stage::new(true) }
+        Self { operations: operations.clone(), acquires: Stage::new(true, PACE), releases: Stage::new(true, PACE) }
     }
 
     pub(super) async fn acquire(self: Arc<Self>, request: &AcquireRequest) -> Result<Acquire, Error> {

@@ -24,8 +24,8 @@ impl StoreDriver for Driver {
         Postgres::connect(url).await?.examine().await
     }
 
-    async fn forget(&self, url: &str, key: &Key) -> Result<(), Error> {
-        Postgres::connect(url).await?.forget(key).await
+    async fn forget(&self, url: &str, keys: &[Key]) -> Result<(), Error> {
+        Postgres::connect(url).await?.forget(keys).await
     }
 
     async fn migrate(&self, url: &str) -> Result<Migrated, Error> {

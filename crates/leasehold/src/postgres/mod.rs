@@ -242,11 +242,13 @@ impl Postgres {
         self.batches.as_ref().map(|batches| batches.get(|| Ok(Batches::new(&self.operations)))).transpose()
     }
 
-    /// Removes what the key of an examination has left: its fence.
-    async fn forget(&self, key: &Key) -> Result<(), Error> {
-        let counter = self.operations.names.fence(&self.operations.names.lock(key)?)?;
-        let statement = self.operations.tables.fill("DELETE FROM {{fences}} WHERE fence_key = $1");
-        self.operations.query(Operation::Lookup, &statement, &[(&counter, Type::TEXT)]).await.map(drop)
+    /// Removes what keys have left that only an examination or a try used: their fences.
+    async fn forget(&self, keys: &[Key]) -> Result<(), Error> {
+        let Operations { names, tables, .. } = &*self.operations;
+        let counter = |key| names.fence(&names.lock(key)?);
+        let counters = keys.iter().map(counter).collect::<Result<Vec<_>, _>>()?;
+        let statement = tables.fill("DELETE FROM {{fences}} WHERE fence_key = ANY($1)");
+        self.operations.query(Operation::Lookup, &statement, &[(&counters, Type::TEXT_ARRAY)]).await.map(drop)
     }
 }
 

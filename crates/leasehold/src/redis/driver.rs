@@ -22,8 +22,8 @@ impl StoreDriver for Driver {
         Redis::connect(url).await?.examine().await
     }
 
-    async fn forget(&self, url: &str, key: &Key) -> Result<(), Error> {
-        Redis::connect(url).await?.forget(key).await
+    async fn forget(&self, url: &str, keys: &[Key]) -> Result<(), Error> {
+        Redis::connect(url).await?.forget(keys).await
     }
 
     fn absolute_url(&self, url: &str, directory: &Path) -> String {

@@ -38,7 +38,7 @@ use self::script::Script;
 use self::server::Server;
 use crate::backend::{
     Absence, Acquire, AcquireAll, AcquireRequest, Backend, Capabilities, Extend, Inspected, ListPage, ListRequest,
-    LookupBy, Record, Release, Subscription, TimeAuthority, Topic,
+    LookupBy, Record, Release, Subscription, TimeAuthority, Topic, all,
 };
 use crate::remote::listener::Listener;
 use crate::remote::per_runtime::PerRuntime;
@@ -145,8 +145,14 @@ impl Redis {
         self.client()?.run(operation, script, keys, arguments).await
     }
 
-    /// Removes what the key of an examination has left: its fence.
-    async fn forget(&self, key: &Key) -> Result<(), Error> {
+    /// Removes what keys have left that only an examination or a try used: their fences. One by
+    /// one, because in a cluster they may be in different places.
+    async fn forget(&self, keys: &[Key]) -> Result<(), Error> {
+        let forgotten = all(keys.iter().map(|key| Box::pin(self.forget_one(key)) as _).collect()).await;
+        forgotten.into_iter().collect()
+    }
+
+    async fn forget_one(&self, key: &Key) -> Result<(), Error> {
         let counter = self.names.fence(&self.names.lock(key)?)?;
         let mut command = redis::cmd("DEL");
         command.arg(counter);

@@ -41,8 +41,8 @@ impl StoreDriver for Driver {
         Ok(found.map(|found| StandIn::new(format!("sqlite:{}", found.file().display()), found)))
     }
 
-    async fn forget(&self, url: &str, key: &Key) -> Result<(), Error> {
-        open(url).await?.forget(key).await
+    async fn forget(&self, url: &str, keys: &[Key]) -> Result<(), Error> {
+        open(url).await?.forget(keys).await
     }
 
     async fn examine(&self, url: &str) -> Result<Vec<Check>, Error> {

@@ -24,7 +24,7 @@ pub(super) enum Op {
     ForceRelease(Key, Option<Fence>),
     Now,
     /// Removes the row of a key, which only an examination used.
-    Forget(Key),
+    Forget(Vec<Key>),
     Examine,
     Listen {
         topics: Vec<String>,
@@ -101,8 +101,8 @@ impl Op {
             Op::List(request) => Answer::List(operations.list(request)?),
             Op::ForceRelease(key, only) => Answer::ForceRelease(operations.force_release(key, *only)?),
             Op::Now => Answer::Now(operations.now),
-            Op::Forget(key) => {
-                operations.forget(key)?;
+            Op::Forget(keys) => {
+                keys.iter().try_for_each(|key| operations.forget(key))?;
                 Answer::Done
             }
             Op::Examine => Answer::Examined(operations.database.examine()?),

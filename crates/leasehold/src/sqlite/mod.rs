@@ -201,9 +201,9 @@ impl Sqlite {
         Ok(Self { handle, listeners: Arc::new(PerRuntime::new()) })
     }
 
-    /// Removes what the key of an examination has left: its fence.
-    pub(crate) async fn forget(&self, key: &Key) -> Result<(), Error> {
-        self.call(Op::Forget(key.clone())).await.map(drop)
+    /// Removes what keys have left that only an examination or a try used: their fences.
+    pub(crate) async fn forget(&self, keys: &[Key]) -> Result<(), Error> {
+        self.call(Op::Forget(keys.to_vec())).await.map(drop)
     }
 
     /// Waits until every database that was opened in this process is closed, which happens a moment

@@ -223,8 +223,8 @@ impl Operations<'_> {
         topics.iter().try_for_each(|topic| self.execute(sql, [topic, address]).map(drop))
     }
 
-    /// Removes the row of a key that nobody holds, fence and all. Only the key of an examination,
-    /// which nobody else uses, may be forgotten: the trigger keeps all others.
+    /// Removes the row of a key that nobody holds, fence and all. Only the key of an examination
+    /// or a try, which nobody else uses, may be forgotten: the trigger keeps all others.
     pub(super) fn forget(&self, key: &Key) -> Result<(), Error> {
         let connection = &self.database.connection;
         let triggers = |on| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, on).map_err(translate);

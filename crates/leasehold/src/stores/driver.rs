@@ -78,10 +78,10 @@ pub trait StoreDriver: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Removes what `key`, which only an examination used and nobody holds, has left in the store:
-    /// its fence. By default nothing.
-    async fn forget(&self, url: &str, key: &Key) -> Result<(), Error> {
-        let _ = (url, key);
+    /// Removes what `keys`, which only an examination or a [try](super::ScratchKeys) used and
+    /// nobody holds, have left in the store: their fences. By default nothing.
+    async fn forget(&self, url: &str, keys: &[Key]) -> Result<(), Error> {
+        let _ = (url, keys);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod credentials;
 mod descriptor;
 mod driver;
 mod registry;
+mod scratch;
 mod table;
 
 use std::path::Path;
@@ -14,6 +15,7 @@ pub use credentials::Credentials;
 pub use descriptor::StoreDescriptor;
 pub use driver::{Migrated, StandIn, StoreDriver};
 pub use registry::{all, register};
+pub use scratch::ScratchKeys;
 
 pub(crate) use registry::store_of;
 pub(crate) use table::example_of;
