@@ -40,7 +40,9 @@ impl Postgres {
     /// that is shared, has a line or may be stolen, or about which somebody else is just deciding.
     /// An error for one is none for the others, unless the connection was lost.
     ///
-    /// Not cancel-safe: whoever drops the future has to release every lock that it asked for.
+    /// Not cancel-safe: whoever drops the future has to release every lock that it asked for. For
+    /// those who test what a batch decides: acquires that come together go together by themselves.
+    #[doc(hidden)]
     pub async fn acquire_together(&self, requests: &[AcquireRequest]) -> Vec<Result<Acquire, Error>> {
         let operations = &self.operations;
         let mut answers = Vec::with_capacity(requests.len());
