@@ -1,8 +1,8 @@
 //! Every store of the table: through two handles of this process, and through one here and one in
 //! another process. And what some of them have besides: the store inside the process, layers, a
-//! crowd, a cluster, a pooler, conflicts. Every case has a store of its own, but for the cluster. Cases that
-//! run in one process share servers that take long to start, so `cargo test` is several times as
-//! fast here as a runner with a process for each.
+//! crowd, a cluster, a pooler, conflicts. Every case has a store of its own, but for the cluster.
+//! Cases that run in one process share servers that take long to start, so `cargo test` is several
+//! times as fast here as a runner with a process for each.
 
 mod around;
 mod crowd;

@@ -127,11 +127,11 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the URL is wrong, the database does
-    /// not exist, or nobody chose a schema and the search path leads to tables for locks in another
-    /// than `public`, [`AuthFailed`](crate::ErrorCode::AuthFailed) if the server does not let us in
-    /// or cannot be trusted, [`ServiceUnavailable`](crate::ErrorCode::ServiceUnavailable) or
-    /// [`NetworkTimeout`](crate::ErrorCode::NetworkTimeout) if it cannot be reached. No message
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the URL is wrong, the database
+    /// does not exist, or nobody chose a schema and the search path leads to tables for locks in
+    /// another than `public`, [`AuthFailed`](crate::ErrorCode::AuthFailed) if the server does not
+    /// let us in or cannot be trusted, [`ServiceUnavailable`](crate::ErrorCode::ServiceUnavailable)
+    /// or [`NetworkTimeout`](crate::ErrorCode::NetworkTimeout) if it cannot be reached. No message
     /// repeats the URL. Missing tables and functions are an error of each operation, and functions
     /// that somebody changed are one of each acquire, until `leasehold migrate` was run.
     pub async fn connect(url: &str) -> Result<Self, Error> {

@@ -13,8 +13,8 @@ use crate::backend::{Acquire, AcquireRequest, Extend, Mode, Release};
 use crate::remote::stage::{self, Batching, Pace, Stage};
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
-/// With fewer than four alone, some tasks are slower together than apart; with more, many are not as
-/// quick as they could be.
+/// With fewer than four alone, some tasks are slower together than apart; with more, many are not
+/// as quick as they could be.
 const PACE: Pace = Pace { alone: 4, service: Duration::from_micros(25) };
 
 /// What the tasks of one runtime share: a connection, and where requests wait to be sent together.
@@ -99,7 +99,8 @@ impl Client {
     }
 }
 
-/// What has to be sent alone is not answered, so that whoever wants it does so, and nobody else waits.
+/// What has to be sent alone is not answered, so that whoever wants it does so, and nobody else
+/// waits.
 impl Batching<AcquireRequest> for Client {
     type Answer = Option<Acquire>;
 

@@ -38,7 +38,8 @@ impl Client {
         }
     }
 
-    /// Releases many locks in one request. None: nothing was done, and each has to be released alone.
+    /// Releases many locks in one request. None: nothing was done, and each has to be released
+    /// alone.
     pub(super) async fn release_at_once(&self, ids: &[LockId]) -> Option<Vec<Result<Release, Error>>> {
         let held = self.names.held();
         let arguments = ids.iter().flat_map(|id| [id.expose(), &held]).collect();
@@ -105,8 +106,8 @@ impl Client {
     }
 }
 
-/// Whether the server did not even begin: while a cluster moves the locks they may be in two places,
-/// and one of the names may be none that the user has a right on.
+/// Whether the server did not even begin: while a cluster moves the locks they may be in two
+/// places, and one of the names may be none that the user has a right on.
 fn is_not_begun(error: &Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<RedisError>());
     matches!(source.and_then(RedisError::code), Some("ASK" | "TRYAGAIN" | "CROSSSLOT" | "NOPERM"))

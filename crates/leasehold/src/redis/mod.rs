@@ -99,8 +99,8 @@ impl Redis {
     /// | `redis+sentinel://host-1:26379,host-2:26379/mymaster/0` | the primary that Sentinel names; with TLS `rediss+sentinel://` |
     ///
     /// The options of [`RedisOptions`] go after a question mark: `prefix`, `timeout` such as `5s`,
-    /// `batching` (`on` or `off`), `ca`, `cert`, `key`, `sentinel_user` and `sentinel_password`. Special characters are
-    /// percent-encoded.
+    /// `batching` (`on` or `off`), `ca`, `cert`, `key`, `sentinel_user` and `sentinel_password`.
+    /// Special characters are percent-encoded.
     ///
     /// Cancel-safe.
     ///
@@ -109,8 +109,8 @@ impl Redis {
     /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument) if the URL is wrong,
     /// [`AuthFailed`](crate::ErrorCode::AuthFailed) if the server does not let us in,
     /// [`ServiceUnavailable`](crate::ErrorCode::ServiceUnavailable) or
-    /// [`NetworkTimeout`](crate::ErrorCode::NetworkTimeout) if it cannot be reached. No message repeats
-    /// the URL.
+    /// [`NetworkTimeout`](crate::ErrorCode::NetworkTimeout) if it cannot be reached. No message
+    /// repeats the URL.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::connect_with(url, RedisOptions::default()).await
     }

@@ -14,8 +14,8 @@ pub struct RedisOptions {
     pub prefix: String,
     /// The longest that one operation may take, connecting included. 5 seconds by default.
     pub timeout: Duration,
-    /// Whether requests that come while others are on their way are sent together, which they are by
-    /// default. Those who measure may want to know what it brings.
+    /// Whether requests that come while others are on their way are sent together, which they are
+    /// by default. Those who measure may want to know what it brings.
     pub batching: bool,
     /// For `rediss:` URLs: whom to trust and who we are.
     pub tls: RedisTls,

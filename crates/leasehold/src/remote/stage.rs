@@ -43,9 +43,9 @@ pub(crate) trait Batching<R>: Send + Sync + Sized + 'static {
 /// runtime on which it was made, as the connection does over which they are sent.
 ///
 /// A request that comes alone is sent at once by who asks, as if there were no stage, and so is one
-/// that comes while the server has little to do. Nothing waits until there are more: what came while
-/// enough were on their way leaves when the first of these is answered, when it is as many as may be
-/// sent together, or after a millisecond.
+/// that comes while the server has little to do. Nothing waits until there are more: what came
+/// while enough were on their way leaves when the first of these is answered, when it is as many as
+/// may be sent together, or after a millisecond.
 pub(crate) struct Stage<R, A> {
     runtime: Handle,
     batching: bool,
@@ -56,9 +56,9 @@ pub(crate) struct Stage<R, A> {
 /// How quick a server is that is near.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// How many requests it is sent alone before others are sent together: one that it works on, and
-    /// some that are on their way. If it is not near, it is as many as it can answer while one is on
-    /// its way: fewer would leave it idle.
+    /// How many requests it is sent alone before others are sent together: one that it works on,
+    /// and some that are on their way. If it is not near, it is as many as it can answer while one
+    /// is on its way: fewer would leave it idle.
     pub(crate) alone: usize,
     /// What it takes for one request, about.
     pub(crate) service: Duration,
@@ -85,8 +85,8 @@ struct Waiting<R, A> {
 }
 
 impl<R, A> Stage<R, A> {
-    /// A stage on the runtime that runs the caller, before a server of this pace. Without batching all
-    /// requests are sent alone.
+    /// A stage on the runtime that runs the caller, before a server of this pace. Without batching
+    /// all requests are sent alone.
     pub(crate) fn new(batching: bool, pace: Pace) -> Self {
         let state = State {
             lanes: 0,
