@@ -13,8 +13,8 @@ use crate::backend::{Acquire, AcquireRequest, Extend, Mode, Release};
 use crate::remote::stage::{self, Batching, Pace, Stage};
 use crate::{Error, ErrorCode, LockId, Operation, Ttl};
 
-/// With two alone, eight tasks near the server were slower together than apart; with eight, 64 tasks
-/// at half a millisecond were.
+/// With two alone, eight tasks near the server were slower together than apart; with eight, 64
+/// tasks at half a millisecond were.
 const PACE: Pace = Pace { alone: 4, service: Duration::from_micros(25) };
 
 /// What the tasks of one runtime share: a connection, and where requests wait to be sent together.
